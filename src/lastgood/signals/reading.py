@@ -158,3 +158,5 @@ class Assessment:
     """When it began, as far as the records tell (last progress of the culprit)."""
     first_divergent_step: int | None = None
     evidence: tuple[str, ...] = field(default=())
+    key: str = ""
+    """What tells this failure from others with the same symptom, such as the type of an exception."""

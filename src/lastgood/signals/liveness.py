@@ -1,0 +1,315 @@
+"""Are the ranks moving, and if not, whose fault is it?
+
+Think of a convoy at a level crossing: everybody stands still, and asking drivers "are you moving?" names
+all of them. The right question is who has *not reached* the place where the others wait. In a training
+step that place is a collective: every rank counts the collectives it enters, so the rank with the lowest
+count that is not itself waiting is the one all others wait for.
+
+The evidence is read in a fixed order, strongest first: a process that ended, an exception of the user's
+code, a rank that is overdue and behind its peers, a rank that the kernel says is stopped. When nothing
+of that names anybody, the answer is *unknown*; it is never a guess and never ok.
+
+Pure: what must be remembered between two looks is a `LivenessMemory`, passed in and made by `remember`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lastgood.signals.limits import Limits, limit_us
+from lastgood.signals.reading import (
+    Assessment,
+    Phase,
+    ProcessState,
+    Question,
+    RankReading,
+    Symptom,
+    Verdict,
+)
+
+_BUSY_RATIO_MIN = 0.5
+"""Share of wall time that must go to the run queue (starved) or to the CPU (spinning) to say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The first reading of a rank since it last made progress: deltas are measured from here."""
+
+    reading: RankReading
+    seen_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessMemory:
+    """What liveness remembers between two looks: one anchor per rank."""
+
+    anchors: Mapping[int, Anchor] = field(default_factory=dict)
+
+
+def remember(
+    previous: LivenessMemory | None, readings: Sequence[RankReading], *, now_us: int
+) -> LivenessMemory:
+    """The memory after this look; a rank that moved, changed its worker or generation starts afresh."""
+    old = previous.anchors if previous is not None else {}
+    anchors: dict[int, Anchor] = {}
+    for reading in readings:
+        known = old.get(reading.rank)
+        is_same = known is not None and _place(known.reading) == _place(reading)
+        anchors[reading.rank] = known if is_same and known is not None else Anchor(reading, now_us)
+    return LivenessMemory(anchors)
+
+
+def assess(
+    readings: Sequence[RankReading],
+    *,
+    limits: Limits,
+    now_us: int,
+    previous: LivenessMemory | None = None,
+) -> Assessment:
+    """One verdict on all ranks of a generation: failed with culprits, suspect, unknown, or ok."""
+    if not readings:
+        return _answer(Verdict.UNKNOWN, evidence=("no rank reported anything",))
+    found = _ended(readings)
+    if found is not None:
+        return found
+    moving = [reading for reading in readings if reading.exit_code is None]
+    hang = _hang(moving, limits=limits, now_us=now_us, previous=previous)
+    if hang is not None and hang.verdict is not Verdict.SUSPECT:
+        return hang
+    group = _group_error(moving, limits=limits, now_us=now_us)
+    if group is not None:
+        return group
+    return hang if hang is not None else _answer(Verdict.OK)
+
+
+def _ended(readings: Sequence[RankReading]) -> Assessment | None:
+    """A process that ended or user code that raised: the strongest evidence there is."""
+    exited = [r for r in readings if r.exit_code is not None and not _is_done(r)]
+    raised = [r for r in readings if r.exit_code is None and r.raised and not r.raised.is_group_error]
+    # A rank that died *of* a peer's death raised a group error first: it is part of the cascade.
+    initiating = [r for r in exited if not (r.raised and r.raised.is_group_error)]
+    own_code = [r for r in initiating if r.raised and not r.raised.is_group_error]
+    if own_code and len(own_code) == len(initiating):
+        raised = [*raised, *own_code]
+        initiating = []
+    if initiating or (exited and not raised):
+        culprits = initiating or exited
+        return _answer(
+            Verdict.FAILED,
+            Symptom.PROCESS_EXIT,
+            culprits,
+            onset_us=min(r.progress_us for r in culprits),
+            evidence=tuple(f"rank {r.rank} ({r.worker}) ended: {_exit_words(r.exit_code)}" for r in culprits),
+            key=",".join(sorted({_exit_words(r.exit_code) for r in culprits})),
+        )
+    if not raised:
+        return None
+    return _answer(
+        Verdict.FAILED,
+        Symptom.EXCEPTION,
+        raised,
+        onset_us=min(r.raised.t_us for r in raised if r.raised),
+        evidence=tuple(
+            f"rank {r.rank} raised {r.raised.type_name} in step {r.raised.step}: {r.raised.message}"
+            for r in raised
+            if r.raised
+        ),
+        key=",".join(sorted({r.raised.type_name for r in raised if r.raised})),
+    )
+
+
+def _hang(
+    readings: Sequence[RankReading], *, limits: Limits, now_us: int, previous: LivenessMemory | None
+) -> Assessment | None:
+    """The overdue rank that the others wait for, if there is one."""
+    generation = max((r.generation for r in readings), default=0)
+    live = [r for r in readings if r.generation == generation and limit_us(limits, r) is not None]
+    overdue = [r for r in live if _overdue_us(r, limits=limits, now_us=now_us) > 0]
+    if not overdue:
+        return None
+    in_section = [r for r in overdue if r.phase is Phase.SECTION]
+    culprits = in_section or _behind(live, overdue)
+    if not culprits:
+        return None
+    if len(culprits) == len(live) > 1 or all(_is_waiting(r, live) for r in culprits):
+        stopped = [r for r in overdue if r.process is ProcessState.STOPPED]
+        if not stopped or len(stopped) == len(live) > 1:
+            return _nobody_named(overdue, now_us=now_us)
+        culprits = stopped
+    starved = [r for r in culprits if _is_starved(r, previous=previous, now_us=now_us)]
+    if starved and len(starved) == len(culprits):
+        patience = [
+            r
+            for r in starved
+            if now_us - r.progress_us <= limits.starved_factor * (limit_us(limits, r) or 0)
+        ]
+        if patience:
+            return _starved_answer(patience, now_us=now_us)
+    return _answer(
+        Verdict.FAILED,
+        Symptom.HANG,
+        culprits,
+        onset_us=min(r.progress_us for r in culprits),
+        evidence=tuple(_hang_words(r, live, previous=previous, now_us=now_us) for r in culprits),
+    )
+
+
+def _behind(live: Sequence[RankReading], overdue: Sequence[RankReading]) -> list[RankReading]:
+    """The overdue ranks with the fewest collectives entered; empty while that place is someone in time."""
+    launches_min = min(r.launches for r in live)
+    lowest = [r for r in live if r.launches == launches_min]
+    absent = [r for r in lowest if not _is_waiting(r, live)]
+    pool = absent or lowest
+    overdue_ranks = {r.rank for r in overdue}
+    if any(r.rank not in overdue_ranks for r in pool):
+        # Somebody the others wait for is still within its own limit: there is no hang yet, unless the
+        # kernel already says that an overdue peer of it is stopped.
+        return [r for r in pool if r.rank in overdue_ranks and r.process is ProcessState.STOPPED]
+    return pool
+
+
+def _is_waiting(reading: RankReading, live: Sequence[RankReading]) -> bool:
+    """Whether the rank sits inside the collective that the foremost rank has reached."""
+    return reading.phase is Phase.COLLECTIVE and reading.launches == max(r.launches for r in live)
+
+
+def _nobody_named(overdue: Sequence[RankReading], *, now_us: int) -> Assessment:
+    oldest_us = min(r.progress_us for r in overdue)
+    return _answer(
+        Verdict.UNKNOWN,
+        Symptom.HANG,
+        onset_us=oldest_us,
+        evidence=(
+            f"{len(overdue)} ranks made no progress for {(now_us - oldest_us) // 1000} ms with equal "
+            "collective counts and no rank stopped: nobody can be named",
+        ),
+    )
+
+
+def _group_error(
+    readings: Sequence[RankReading], *, limits: Limits, now_us: int
+) -> Assessment | None:
+    """Errors of the process group with no culprit: wait for one up to a limit, then say unknown."""
+    raised = [r for r in readings if r.raised is not None and r.raised.is_group_error]
+    if not raised:
+        return None
+    since_us = min(r.raised.t_us for r in raised if r.raised)
+    words = tuple(f"rank {r.rank}: {r.raised.type_name}: {r.raised.message}" for r in raised if r.raised)
+    if now_us - since_us <= limits.group_error_us:
+        return _answer(
+            Verdict.SUSPECT,
+            Symptom.GROUP_ERROR,
+            onset_us=since_us,
+            evidence=(*words, "waiting for a culprit to show"),
+        )
+    return _answer(
+        Verdict.UNKNOWN,
+        Symptom.GROUP_ERROR,
+        onset_us=since_us,
+        evidence=(*words, f"no culprit showed within {limits.group_error_us // 1000} ms"),
+    )
+
+
+def _is_starved(reading: RankReading, *, previous: LivenessMemory | None, now_us: int) -> bool:
+    """Runnable but not run: the run-queue wait grew about as fast as the clock, the CPU time did not."""
+    share = _shares(reading, previous=previous, now_us=now_us)
+    return share is not None and share.runqueue >= _BUSY_RATIO_MIN and share.cpu < _BUSY_RATIO_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    cpu: float
+    runqueue: float
+
+
+def _shares(reading: RankReading, *, previous: LivenessMemory | None, now_us: int) -> _Shares | None:
+    anchor = previous.anchors.get(reading.rank) if previous is not None else None
+    if anchor is None or _place(anchor.reading) != _place(reading) or now_us <= anchor.seen_us:
+        return None
+    elapsed_us = now_us - anchor.seen_us
+    return _Shares(
+        cpu=(reading.cpu_us - anchor.reading.cpu_us) / elapsed_us,
+        runqueue=(reading.runqueue_wait_us - anchor.reading.runqueue_wait_us) / elapsed_us,
+    )
+
+
+def _starved_answer(starved: Sequence[RankReading], *, now_us: int) -> Assessment:
+    return _answer(
+        Verdict.SUSPECT,
+        Symptom.SLOW,
+        starved,
+        onset_us=min(r.progress_us for r in starved),
+        evidence=tuple(
+            f"rank {r.rank} is starved, not hung: runnable without a CPU for most of "
+            f"{(now_us - r.progress_us) // 1000} ms"
+            for r in starved
+        ),
+    )
+
+
+def _hang_words(
+    reading: RankReading,
+    live: Sequence[RankReading],
+    *,
+    previous: LivenessMemory | None,
+    now_us: int,
+) -> str:
+    where = f"section {reading.section}" if reading.phase is Phase.SECTION else reading.phase.name.lower()
+    foremost = max(r.launches for r in live)
+    words = (
+        f"rank {reading.rank} ({reading.worker}) made no progress for "
+        f"{(now_us - reading.progress_us) // 1000} ms in {where} of step {reading.step}; "
+        f"collectives entered {reading.launches}, foremost rank {foremost}; process {reading.process.value}"
+    )
+    share = _shares(reading, previous=previous, now_us=now_us)
+    if share is not None and share.cpu >= _BUSY_RATIO_MIN:
+        words += "; spinning: it burns CPU without progress"
+    return words
+
+
+def _overdue_us(reading: RankReading, *, limits: Limits, now_us: int) -> int:
+    allowed_us = limit_us(limits, reading)
+    return 0 if allowed_us is None else max(0, now_us - reading.progress_us - allowed_us)
+
+
+def _place(reading: RankReading) -> tuple[object, ...]:
+    return (
+        reading.worker,
+        reading.generation,
+        reading.phase,
+        reading.step,
+        reading.launches,
+        reading.completions,
+        reading.progress_us,
+    )
+
+
+def _is_done(reading: RankReading) -> bool:
+    return reading.phase is Phase.FINISHED and reading.exit_code == 0
+
+
+def _exit_words(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        return f"signal {-exit_code}"
+    return f"exit code {exit_code}"
+
+
+def _answer(
+    verdict: Verdict,
+    symptom: Symptom | None = None,
+    culprits: Sequence[RankReading] = (),
+    *,
+    onset_us: int | None = None,
+    evidence: tuple[str, ...] = (),
+    key: str = "",
+) -> Assessment:
+    return Assessment(
+        question=Question.LIVENESS,
+        verdict=verdict,
+        symptom=symptom,
+        culprits=tuple(sorted(r.rank for r in culprits)),
+        onset_us=onset_us,
+        evidence=evidence,
+        key=key,
+    )
