@@ -1,0 +1,402 @@
+"""The embedded ledger: one SQLite file, appended to by any number of processes, durable when `append` returns.
+
+An append opens the write lock first (`BEGIN IMMEDIATE`) and only then reads sequence number and tree frontier, so
+several writing processes are normal. Each submission of a group commit has its own savepoint: one that cannot be
+written leaves the others untouched. Body, frontier and the tables of every projection change in one transaction.
+
+Beside each body stands a *link*, the hash of the previous link and this leaf. It proves nothing that the tree does
+not prove; it lets `verify` name the first bad row instead of only saying that some row is bad.
+
+apsw bundles a current SQLite; the system's own library may carry the WAL-reset defect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import apsw
+import msgspec
+
+from lastgood.base.clock import Clock, SystemClock
+from lastgood.base.errors import LedgerError
+from lastgood.ledger.event import Event, decode_event, encode_event
+from lastgood.ledger.merkle import Frontier, leaf_hash
+from lastgood.ledger.schema import STORAGE_FAILURES, check_identity, create_tables, storage_errors
+from lastgood.ledger.tree_head import TreeHead
+
+BUSY_MS_MAX = 30_000
+"""How long an append waits for another writing process before it gives up."""
+HEAD_EVENT_COUNT = 256
+"""A tree head is stored at least every so many events, and after each commit that is this long after the last one:"""
+HEAD_AGE_US_MAX = 60_000_000
+
+
+class Stored(NamedTuple):
+    """Where an event lies: its sequence number (0-based), its id, and whether this append put it there."""
+
+    seq: int
+    id: str
+    is_new: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """Tables that a workload derives from events, kept in step with them by the ledger itself.
+
+    `apply` is called for every event, in order, inside the transaction that stores it. The tables hold nothing that
+    the events do not, so they may be dropped and rebuilt; `verify` neither needs nor reads them.
+    """
+
+    name: str
+    version: int
+    tables: dict[str, str]
+    """Table name -> its CREATE statement (and those of its indexes)."""
+    apply: Callable[[apsw.Connection, Event], None]
+
+
+class Store:
+    """An open ledger. One thread owns it; other threads go through `writer.LedgerWriter`."""
+
+    def __init__(
+        self,
+        path: Path,
+        connection: apsw.Connection,
+        *,
+        clock: Clock,
+        projections: Sequence[Projection],
+    ) -> None:
+        """Use `open_store` instead."""
+        self.path = path
+        self.connection = connection
+        self._clock = clock
+        self._projections = tuple(projections)
+        with storage_errors(path):
+            self.origin: str = _one(
+                connection, "SELECT value FROM ledger_meta WHERE key = 'origin'"
+            )
+        for projection in self._projections:
+            self._prepare(projection)
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Closes the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file; everything acknowledged is already durable."""
+        self.connection.close()
+
+    @property
+    def size(self) -> int:
+        """How many events the ledger holds."""
+        return self._frontier()[0].size
+
+    def head(self) -> TreeHead:
+        """The tree head over everything appended so far, by any process."""
+        frontier, _ = self._frontier()
+        return TreeHead(origin=self.origin, size=frontier.size, root=frontier.root())
+
+    def append(self, events: Sequence[Event]) -> list[Stored]:
+        """Makes the events durable, all or none, and says where they lie.
+
+        An id that the ledger already holds is not written again: the answer names the row that is there.
+
+        Raises:
+            LedgerError: The file cannot be written, or an id is already taken by a different event.
+        """
+        (result,) = self.append_groups([events])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def append_groups(self, groups: Sequence[Sequence[Event]]) -> list[list[Stored] | Exception]:
+        """Makes several submissions durable with one commit; each is all or none, and its error is its own."""
+        results: list[list[Stored] | Exception] = []
+        with self._transaction():
+            frontier, link = self._frontier()
+            first = frontier
+            for events in groups:
+                try:
+                    with self._savepoint():
+                        stored, frontier, link = self._insert(events, frontier, link)
+                    results.append(stored)
+                except Exception as error:
+                    # The storage itself failed: no submission of this group can be saved.
+                    if isinstance(error, STORAGE_FAILURES) or not self.connection.in_transaction:
+                        raise
+                    results.append(error)
+            if frontier.size != first.size:
+                self._write_frontier(frontier, link, first)
+        return results
+
+    def events(
+        self, *, since: int = 0, kinds: Sequence[str] | None = None, run: str | None = None
+    ) -> Iterator[Event]:
+        """The events from sequence number `since` on, in order, optionally of some kinds or one run only."""
+        where, values = ["seq >= ?"], [since]
+        if kinds is not None:
+            where.append(f"kind IN ({', '.join('?' * len(kinds))})")
+            values += [str(kind) for kind in kinds]
+        if run is not None:
+            where.append("run = ?")
+            values.append(run)
+        sql = f"SELECT body FROM event WHERE {' AND '.join(where)} ORDER BY seq"
+        with storage_errors(self.path):
+            for (body,) in self.connection.execute(sql, values):
+                yield decode_event(body)
+
+    def get(self, event_id: str) -> Event | None:
+        """The event with this id, or None."""
+        with storage_errors(self.path):
+            body = _one(self.connection, "SELECT body FROM event WHERE id = ?", event_id)
+        return None if body is None else decode_event(body)
+
+    def seal(self) -> TreeHead:
+        """Stores the present tree head inside the ledger too, so that later checks have it as a landmark."""
+        with self._transaction():
+            frontier, _ = self._frontier()
+            if frontier.size:
+                self._store_head(frontier)
+        return self.head()
+
+    def stored_heads(self) -> list[TreeHead]:
+        """The tree heads that the ledger keeps about itself, oldest first."""
+        from lastgood.ledger.tree_head import parse_note
+
+        with storage_errors(self.path):
+            notes = self.connection.execute("SELECT note FROM tree_head ORDER BY size").fetchall()
+        return [parse_note(note) for (note,) in notes]
+
+    def rebuild(self, name: str) -> None:
+        """Drops the tables of a projection and derives them again from the events."""
+        (projection,) = (p for p in self._projections if p.name == name)
+        with self._transaction():
+            self._drop(projection)
+            self._catch_up(projection)
+
+    def copy_to(self, target: Path) -> None:
+        """Writes a compact copy of the ledger as one plain file, readable from read-only media (for a bundle)."""
+        with storage_errors(target):
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            self.connection.execute("VACUUM INTO ?", (str(target),))
+
+    # --- inside a transaction ---------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with storage_errors(self.path):
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.connection.execute("COMMIT")
+            except BaseException:
+                # A failed COMMIT (disk full) has already rolled back by itself.
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        self.connection.execute("SAVEPOINT submission")
+        try:
+            yield
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK TO submission")
+                self.connection.execute("RELEASE submission")
+            raise
+        self.connection.execute("RELEASE submission")
+
+    def _frontier(self) -> tuple[Frontier, bytes]:
+        with storage_errors(self.path):
+            row = self.connection.execute("SELECT size, hashes, link FROM frontier").fetchone()
+        if row is None:
+            raise LedgerError(
+                "the ledger has lost its frontier",
+                where=str(self.path),
+                next=f"run: lastgood verify {self.path}",
+            )
+        try:
+            return Frontier.from_bytes(row[0], row[1]), row[2]
+        except ValueError as error:
+            raise LedgerError(
+                "the ledger's frontier is damaged",
+                where=str(self.path),
+                found=str(error),
+                next=f"run: lastgood verify {self.path}",
+            ) from error
+
+    def _insert(
+        self, events: Sequence[Event], frontier: Frontier, link: bytes
+    ) -> tuple[list[Stored], Frontier, bytes]:
+        stored: list[Stored] = []
+        now_us = self._clock.wall_us()
+        for event in events:
+            known = self.connection.execute(
+                "SELECT seq, body FROM event WHERE id = ?", (event.id,)
+            ).fetchone()
+            if known is not None:
+                self._check_same(event, *known)
+                stored.append(Stored(known[0], event.id, is_new=False))
+                continue
+            event = msgspec.structs.replace(event, seq=frontier.size, t_recorded_us=now_us)
+            body = encode_event(event)
+            leaf = leaf_hash(body)
+            link = sha256(link + leaf).digest()
+            self.connection.execute(
+                "INSERT INTO event (seq, id, kind, run, incident, t_occurred_us, link, body) VALUES (?,?,?,?,?,?,?,?)",
+                (
+                    frontier.size,
+                    event.id,
+                    event.kind,
+                    event.run,
+                    event.incident,
+                    event.t_occurred_us,
+                    link,
+                    body,
+                ),
+            )
+            for projection in self._projections:
+                self._keep_in_step(projection, event)
+            stored.append(Stored(frontier.size, event.id))
+            frontier = frontier.append(leaf)
+        return stored, frontier, link
+
+    def _check_same(self, event: Event, seq: int, body: bytes) -> None:
+        there = msgspec.structs.replace(decode_event(body), seq=None, t_recorded_us=None)
+        new = msgspec.structs.replace(event, seq=None, t_recorded_us=None)
+        if encode_event(there) != encode_event(new):
+            raise LedgerError(
+                "an event id is already taken by a different event",
+                where=f"{self.path} seq {seq}",
+                found=event.id,
+                needs="a new event that supersedes the old one (links.supersedes)",
+                code="LG-L03",
+            )
+
+    def _write_frontier(self, frontier: Frontier, link: bytes, before: Frontier) -> None:
+        root = frontier.root()
+        self.connection.execute(
+            "UPDATE frontier SET size = ?, hashes = ?, root = ?, link = ?",
+            (frontier.size, frontier.to_bytes(), root, link),
+        )
+        for projection in self._projections:
+            self.connection.execute(
+                "UPDATE projection SET size = ? WHERE name = ?", (frontier.size, projection.name)
+            )
+        last_us = _one(self.connection, "SELECT max(t_us) FROM tree_head") or 0
+        is_round = before.size // HEAD_EVENT_COUNT != frontier.size // HEAD_EVENT_COUNT
+        if is_round or self._clock.wall_us() - last_us >= HEAD_AGE_US_MAX:
+            self._store_head(frontier)
+
+    def _store_head(self, frontier: Frontier) -> None:
+        head = TreeHead(origin=self.origin, size=frontier.size, root=frontier.root())
+        self.connection.execute(
+            "INSERT OR IGNORE INTO tree_head (size, root, t_us, note) VALUES (?,?,?,?)",
+            (head.size, head.root, self._clock.wall_us(), head.to_note()),
+        )
+
+    # --- projections ------------------------------------------------------------------------------
+
+    def _prepare(self, projection: Projection) -> None:
+        with self._transaction():
+            version = _one(
+                self.connection, "SELECT version FROM projection WHERE name = ?", projection.name
+            )
+            if version != projection.version:
+                self._drop(projection)
+            self._catch_up(projection)
+
+    def _drop(self, projection: Projection) -> None:
+        for table in projection.tables:
+            self.connection.execute(f'DROP TABLE IF EXISTS "{table}"')
+        for statement in projection.tables.values():
+            self.connection.execute(statement)
+        self.connection.execute(
+            "INSERT OR REPLACE INTO projection (name, version, size) VALUES (?,?,0)",
+            (projection.name, projection.version),
+        )
+
+    def _catch_up(self, projection: Projection) -> None:
+        size = _one(self.connection, "SELECT size FROM projection WHERE name = ?", projection.name)
+        rows = self.connection.execute(
+            "SELECT body FROM event WHERE seq >= ? ORDER BY seq", (size,)
+        ).fetchall()
+        for (body,) in rows:
+            projection.apply(self.connection, decode_event(body))
+        self.connection.execute(
+            "UPDATE projection SET size = ? WHERE name = ?", (size + len(rows), projection.name)
+        )
+
+    def _keep_in_step(self, projection: Projection, event: Event) -> None:
+        """Applies the event; first those that a process without this projection appended meanwhile."""
+        size = _one(self.connection, "SELECT size FROM projection WHERE name = ?", projection.name)
+        if size != event.seq:
+            self._catch_up(projection)  # includes this event, which is already in the table
+            return
+        projection.apply(self.connection, event)
+        self.connection.execute(
+            "UPDATE projection SET size = ? WHERE name = ?", (event.seq + 1, projection.name)
+        )
+
+
+def open_store(
+    path: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    projections: Sequence[Projection] = (),
+    clock: Clock | None = None,
+) -> Store:
+    """The ledger at this path, made (mode 0600) when it is not there and `create` is true.
+
+    Raises:
+        LedgerError: Not a ledger, written by a newer lastgood, not readable or writable, or on a full disk.
+    """
+    target = Path(path)
+    if not target.exists():
+        if not create:
+            raise LedgerError(
+                "no such ledger", where=str(target), next="set LASTGOOD_LEDGER, or name the file"
+            )
+        _make_file(target)
+    with storage_errors(target):
+        connection = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            connection.set_busy_timeout(BUSY_MS_MAX)
+            check_identity(connection, target, may_be_empty=create)
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            connection.execute("PRAGMA synchronous = FULL")
+            create_tables(connection, origin=f"lastgood.dev/ledger/{secrets.token_hex(8)}")
+            return Store(target, connection, clock=clock or SystemClock(), projections=projections)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _make_file(target: Path) -> None:
+    """An empty file that nobody else may read; SQLite gives its WAL the same mode."""
+    with storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _one(connection: apsw.Connection, sql: str, *values: object) -> object:
+    row = connection.execute(sql, values).fetchone()
+    return None if row is None else row[0]
