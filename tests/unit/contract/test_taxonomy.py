@@ -1,0 +1,55 @@
+"""The words of taxonomy v1 never change under their name."""
+
+import hashlib
+import json
+
+from lastgood.contract import taxonomy
+from lastgood.contract.taxonomy import (
+    AXES,
+    Cause,
+    CountedClass,
+    FailureClass,
+    Symptom,
+    causes_under,
+)
+
+FROZEN_SHA256 = "7e1dbdd26d9230deed31dea8094e100f85651fe8838b6084752bba9e7ce3d0fc"
+"""Typed here a second time on purpose: code and file cannot drift together unseen."""
+
+
+def test_the_frozen_file_still_has_the_hash_it_was_frozen_with():
+    assert FROZEN_SHA256 == hashlib.sha256(taxonomy.frozen_bytes()).hexdigest()
+    assert f"lastgood-taxonomy/1@sha256:{FROZEN_SHA256}" == taxonomy.TAXONOMY_ID
+
+
+def test_every_enum_holds_exactly_the_words_of_the_frozen_file():
+    frozen = json.loads(taxonomy.frozen_bytes())
+    assert frozen["taxonomy"] == taxonomy.TAXONOMY_NAME
+    assert frozen["axes"] == {
+        name: [member.value for member in axis] for name, axis in AXES.items()
+    }
+
+
+def test_every_symptom_a_detector_can_name_is_a_word_of_the_taxonomy():
+    from lastgood.signals.reading import Symptom as Detected
+
+    assert {member.value for member in Detected} <= {member.value for member in Symptom}
+
+
+def test_correlated_is_countable_but_no_class():
+    assert "correlated" not in set(FailureClass)
+    assert [*FailureClass, "correlated"] == list(CountedClass)
+
+
+def test_the_cause_tree_has_the_branches_of_the_source():
+    assert 7 == len(causes_under("gpu"))
+    assert 7 == len(causes_under("host"))
+    assert {"nic", "cable", "switch", "fabric"} == {
+        c.value.split(".")[1] for c in causes_under("network")
+    }
+    assert (Cause.DATA,) == causes_under("data")
+    assert () == causes_under("moon")
+
+
+def test_no_symptom_is_also_a_cause_except_unknown():
+    assert {"unknown"} == {s.value for s in Symptom} & {c.value for c in Cause}
