@@ -35,7 +35,7 @@ TABLES = (
     """CREATE TABLE IF NOT EXISTS event (
         seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, run TEXT, incident TEXT,
         t_occurred_us INTEGER, link BLOB NOT NULL, body BLOB NOT NULL) STRICT""",
-    "CREATE INDEX IF NOT EXISTS event_by_run ON event (run, kind) WHERE run IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS event_by_run ON event (run) WHERE run IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS event_by_kind ON event (kind)",
     """CREATE TABLE IF NOT EXISTS frontier (
         only INTEGER PRIMARY KEY CHECK (only = 0), size INTEGER NOT NULL, hashes BLOB NOT NULL,

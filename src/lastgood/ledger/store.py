@@ -13,6 +13,7 @@ apsw bundles a current SQLite; the system's own library may carry the WAL-reset 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +38,11 @@ BUSY_MS_MAX = 30_000
 HEAD_EVENT_COUNT = 256
 """A tree head is stored at least every so many events, and after each commit that is this long after the last one:"""
 HEAD_AGE_US_MAX = 60_000_000
+
+
+_KIND = "(:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))"
+_SELECT = f"SELECT body FROM event WHERE seq >= :since AND {_KIND} ORDER BY seq"  # noqa: S608
+_SELECT_RUN = f"SELECT body FROM event WHERE run = :run AND seq >= :since AND {_KIND} ORDER BY seq"  # noqa: S608
 
 
 class Stored(NamedTuple):
@@ -149,14 +155,10 @@ class Store:
         self, *, since: int = 0, kinds: Sequence[str] | None = None, run: str | None = None
     ) -> Iterator[Event]:
         """The events from sequence number `since` on, in order, optionally of some kinds or one run only."""
-        where, values = ["seq >= ?"], [since]
-        if kinds is not None:
-            where.append(f"kind IN ({', '.join('?' * len(kinds))})")
-            values += [str(kind) for kind in kinds]
+        wanted = None if kinds is None else json.dumps([str(kind) for kind in kinds])
+        sql, values = _SELECT, {"since": since, "kinds": wanted}
         if run is not None:
-            where.append("run = ?")
-            values.append(run)
-        sql = f"SELECT body FROM event WHERE {' AND '.join(where)} ORDER BY seq"
+            sql, values = _SELECT_RUN, values | {"run": run}
         with storage_errors(self.path):
             for (body,) in self.connection.execute(sql, values):
                 yield decode_event(body)
