@@ -41,7 +41,23 @@ _PUBLIC = {
     "Problems": "lastgood.base.errors:Problems",
 }
 
-__all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [
+    "Event",
+    "FailureContract",
+    "Figure",
+    "FigureKind",
+    "LastgoodError",
+    "Problems",
+    "Run",
+    "__version__",
+    "default_contract",
+    "fold_incidents",
+    "load_contract",
+    "open_store",
+    "render",
+    "start",
+    "verify_ledger",
+]
 
 
 def __getattr__(name: str) -> object:

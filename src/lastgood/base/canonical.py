@@ -63,9 +63,7 @@ def _prepare(value: object, *, path: str, depth: int) -> object:
     )
 
 
-def _prepare_mapping(
-    value: Mapping[object, object], *, path: str, depth: int
-) -> dict[str, object]:
+def _prepare_mapping(value: Mapping[object, object], *, path: str, depth: int) -> dict[str, object]:
     prepared: dict[str, object] = {}
     for key, item in value.items():
         if not isinstance(key, str):

@@ -246,7 +246,13 @@ def project(
 ) -> Figure:
     """Return a figure beyond what was observed: never without its condition, window and factor."""
     base = combine(
-        [part], formula, name=name, unit=unit, source=source, assumptions=assumptions, interval=interval
+        [part],
+        formula,
+        name=name,
+        unit=unit,
+        source=source,
+        assumptions=assumptions,
+        interval=interval,
     )
     return msgspec.structs.replace(
         base,

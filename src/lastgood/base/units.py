@@ -6,6 +6,8 @@ is read exactly (1.1s is 1100000, not a float's idea of it), and a bare number i
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from fractions import Fraction
 
@@ -100,7 +102,7 @@ def _split(text: str, units: dict[str, int]) -> list[tuple[Fraction, int]] | Non
         position = match.end()
     scales = [scale for _, scale in parts]
     # 10s1h and 5s5s are typing mistakes, not durations.
-    is_falling = all(left > right for left, right in zip(scales, scales[1:], strict=False))
+    is_falling = all(left > right for left, right in itertools.pairwise(scales))
     return parts if is_falling else None
 
 
@@ -146,7 +148,7 @@ def _scaled(value: float, steps: tuple[tuple[int, str, int | None], ...]) -> str
 
 def format_number(value: float) -> str:
     """Return a number with three significant digits, no exponent, and no digit of an integer part lost."""
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         return str(value)
     magnitude = abs(value)
     if magnitude == 0:

@@ -1,0 +1,112 @@
+"""What a person sees when a command ends early, and with which exit code.
+
+A mistake of the person, or a refusal, is one message on stderr. Only a defect of lastgood itself is
+called internal (70), and even then the traceback comes only with `--debug` or LASTGOOD_DEBUG.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import click
+
+from lastgood.base.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_INTERNAL,
+    EXIT_REFUSED,
+    LastgoodError,
+    MissingExtra,
+    pip_command,
+)
+
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+_EXTRA_OF_MODULE = {
+    "torch": "torch",
+    "xxhash": "torch",
+    "pyarrow": "analysis",
+    "duckdb": "analysis",
+    "polars": "analysis",
+}
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Say on stderr what went wrong, as far as anything did, and return the exit code."""
+    match error:
+        case click.exceptions.Exit():
+            return error.exit_code
+        case SystemExit():
+            return _code_of_system_exit(error)
+        case click.Abort() | KeyboardInterrupt():
+            click.echo("lastgood: interrupted", err=True)
+            return EXIT_INTERRUPTED
+        case click.ClickException():
+            error.show()
+            return EXIT_BAD_INPUT
+        case BrokenPipeError():
+            return _after_broken_pipe()
+        case LastgoodError():
+            return _tell(error)
+        case ModuleNotFoundError() if not _is_ours(error):
+            return _tell_missing_module(error)
+    return _tell_internal(error)
+
+
+def is_debug() -> bool:
+    """Say whether a person asked for tracebacks."""
+    return os.environ.get("LASTGOOD_DEBUG", "") not in {"", "0"}
+
+
+def _code_of_system_exit(error: SystemExit) -> int:
+    if isinstance(error.__context__, BrokenPipeError):  # click turns a broken pipe into exit(1)
+        return EXIT_BROKEN_PIPE
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    click.echo(str(error.code), err=True)
+    return EXIT_BAD_INPUT
+
+
+def _tell(error: LastgoodError) -> int:
+    if is_debug():
+        traceback.print_exception(error, file=sys.stderr)
+    else:
+        click.echo(f"lastgood: {error.code}: {error}", err=True)
+    return error.exit_code
+
+
+def _is_ours(error: ModuleNotFoundError) -> bool:
+    return (error.name or "").split(".")[0] in {"", "lastgood"}
+
+
+def _tell_missing_module(error: ModuleNotFoundError) -> int:
+    module = (error.name or "").split(".")[0]
+    extra = _EXTRA_OF_MODULE.get(module)
+    if extra is not None:
+        return _tell(MissingExtra(module=module, extra=extra))
+    click.echo(
+        f"lastgood: LG-X04: a needed package is not installed: found no module named {module}; "
+        f"run: {pip_command(None)}",
+        err=True,
+    )
+    return EXIT_REFUSED
+
+
+def _after_broken_pipe() -> int:
+    # The reader (head, less) went away; keep the interpreter from complaining when it flushes at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_BROKEN_PIPE
+
+
+def _tell_internal(error: BaseException) -> int:
+    if is_debug():
+        traceback.print_exception(error, file=sys.stderr)
+    else:
+        click.echo(
+            f"lastgood: internal error: {type(error).__name__}: {error}\n"
+            "lastgood: this is a defect of lastgood; run again with --debug for the traceback",
+            err=True,
+        )
+    return EXIT_INTERNAL
