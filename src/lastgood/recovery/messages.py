@@ -46,6 +46,11 @@ class Candidate:
     """State step-1 lies in the same tier on every rank, so a predecessor replay is possible."""
     locator: str = ""
     """Path of a checkpoint; empty for slots."""
+    generation: int | None = None
+    """Generation in which it was published. None: unknown; then a state newer than the newest `Progress`
+    counts as left over from an abandoned history and is not restored."""
+    published_us: int | None = None
+    """When it was published, on the loop's clock; gives the checkpoint age of an incident."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +103,8 @@ class WorkerParked:
     """The process has left its generation and waits for an assignment."""
 
     worker: str
+    generation: int | None = None
+    """The generation that it left; a word about an older one is stale and changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +150,17 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """Every rank has published state `step` in this generation, and its signals were not bad.
+
+    Wanted for every such state, at the latest before the next `Assessed`: lost steps are counted from it.
+    """
+
+    step: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed; nothing else happened."""
 
@@ -156,7 +174,7 @@ class StopRequested:
 
 Observation = (
     Assessed | StacksDumped | WorkerGone | WorkerUnkillable | WorkerParked | SpareReady | SpareLost
-    | CatalogueRead | Restored | Replayed | Tick | StopRequested
+    | CatalogueRead | Restored | Replayed | Progress | Tick | StopRequested
 )
 
 
@@ -217,7 +235,11 @@ class RefillSpare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Append one event to the ledger. Field names are those of `ledger.event.Event`."""
+    """Append one event to the ledger. Field names are those that `ledger.event.new_event` takes.
+
+    `t_occurred_us` and `t_observed_us` are on the loop's (monotonic) clock: whoever carries the action out
+    moves them to UTC. Everything else that ends in `_us` is a duration. There are no floats.
+    """
 
     kind: str
     fields: dict[str, object] = field(default_factory=dict)

@@ -1,0 +1,339 @@
+"""One attempt to recover: isolate what is at fault, form a new generation, restore.
+
+Everything that goes wrong on the way leads back to ISOLATING in the same incident, with what was learned:
+further culprits, a state that did not hold, a wider domain. The number of attempts is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from lastgood.contract.taxonomy import DomainKind
+from lastgood.recovery.case import record
+from lastgood.recovery.crew import Standing
+from lastgood.recovery.escalation import escalate
+from lastgood.recovery.last_good import StateKey, Trust, choose, key_of
+from lastgood.recovery.messages import Assign, Kill, ReadCatalogue, Replayed, Restored, Revoke, Tier
+from lastgood.recovery.policy import LoopPhase, OnTimeout
+from lastgood.recovery.quarantine import evicted_workers
+from lastgood.recovery.turn import Turn
+from lastgood.recovery.verification import judge_restore
+from lastgood.signals.reading import Assessment, Symptom
+
+_LIVING = (Standing.ACTIVE, Standing.PARKED)
+
+
+# --- isolating ------------------------------------------------------------------------------------
+
+
+def isolate(turn: Turn, *, culprits: Iterable[int] = (), is_hard: bool = False) -> None:
+    """-> ISOLATING: kills what must leave the next attempt and tells the survivors to leave the generation."""
+    case = turn.open_case
+    first = turn.phase is LoopPhase.SUSPECT
+    if first:
+        doomed = set(evicted_workers(case.diagnosis, turn.crew))
+        is_hard = is_hard or case.diagnosis.domain is DomainKind.HOST
+    else:
+        doomed = set()
+    doomed |= {turn.crew.serving[rank] for rank in culprits}
+    if is_hard:
+        doomed |= set(turn.crew.serving)
+    turn.enter(LoopPhase.ISOLATING, timeout_us=_soft_deadline_us(turn, is_hard=is_hard))
+    named = tuple(sorted({*case.culprits, *culprits}))
+    turn.change_case(culprits=named, path="hard" if is_hard else case.path, awaited_stacks=frozenset())
+    turn.say(
+        record(
+            turn.open_case,
+            "diagnose",
+            generation=turn.state.generation,
+            now_us=turn.now_us,
+            ranks=named,
+            diagnose_us=turn.open_case.spent_us.get(LoopPhase.SUSPECT, 0) if first else None,
+            body={
+                "culprits": list(named),
+                "stacks": dict(case.stacks),
+                "domain": case.diagnosis.domain.value,
+                "path": turn.open_case.path,
+            },
+        )
+    )
+    _kill(turn, doomed)
+    survivors = turn.crew.serving_with(Standing.ACTIVE)
+    if survivors:
+        turn.say(Revoke(turn.state.generation, survivors))
+
+
+def advance_isolating(turn: Turn) -> None:
+    """ISOLATING -> RESTORING once nobody of the old generation can touch anything any more."""
+    if not turn.crew.serving_with(Standing.ACTIVE, Standing.DOOMED):
+        _restore(turn)
+    elif turn.is_late:
+        _isolation_late(turn)
+
+
+def _isolation_late(turn: Turn) -> None:
+    """Someone neither left nor ended: take everybody out; if even that fails, call the owner."""
+    case = turn.open_case
+    left = turn.crew.serving_with(Standing.ACTIVE, Standing.DOOMED)
+    if case.path == "hard" or turn.row.on_timeout is OnTimeout.ESCALATE:
+        escalate(turn, f"{', '.join(left)} neither left the generation nor ended in time")
+        return
+    turn.change_case(path="hard")
+    _kill(turn, turn.crew.serving)
+    turn.extend(turn.row.timeout_us)
+    turn.note("isolation took too long: every rank is replaced", {"unparked": list(left)})
+
+
+def _soft_deadline_us(turn: Turn, *, is_hard: bool) -> int | None:
+    limit_us = turn.state.policy.rows[LoopPhase.ISOLATING].timeout_us
+    if is_hard or limit_us is None:
+        return limit_us
+    return min(limit_us, turn.state.policy.soft_deadline_us)
+
+
+def _kill(turn: Turn, workers: Iterable[str]) -> None:
+    living = tuple(w for w in turn.crew.serving if w in set(workers) and turn.crew.of(w) in _LIVING)
+    if living:
+        turn.set_crew(turn.crew.moved(living, Standing.DOOMED))
+        turn.change_case(killed=(*turn.open_case.killed, *living))
+        turn.say(Kill(living))
+
+
+# --- restoring ------------------------------------------------------------------------------------
+
+
+def _restore(turn: Turn) -> None:
+    """ISOLATING -> RESTORING: records the isolation and asks what could be restored."""
+    isolated_us = turn.now_us - turn.state.entered_us
+    turn.enter(LoopPhase.RESTORING)
+    turn.change(case=turn.open_case.for_next_attempt())
+    turn.say(
+        record(
+            turn.open_case,
+            "isolate",
+            generation=turn.state.generation,
+            now_us=turn.now_us,
+            isolate_us=isolated_us,
+            body={
+                "killed": list(turn.open_case.killed),
+                "parked": list(turn.crew.serving_with(Standing.PARKED)),
+                "path": turn.open_case.path,
+            },
+        ),
+        ReadCatalogue(),
+    )
+
+
+def advance_restoring(turn: Turn) -> None:
+    """Plans, assigns as soon as every rank has a worker, and goes to VERIFYING when all bytes were right."""
+    case = turn.open_case
+    if case.is_assigned:
+        finding = judge_restore(case.restored, world=turn.state.world)
+        if finding.broken:
+            _drop_broken(turn, finding.broken)
+        elif finding.is_intact:
+            _verify(turn)
+        elif turn.is_late:
+            take_silence(turn, silent=finding.silent)
+        return
+    if case.catalogue is not None and case.plan is None:
+        _plan(turn)
+    if turn.phase is LoopPhase.RESTORING and turn.open_case.plan is not None:
+        if len(turn.crew.spares) >= len(turn.crew.vacant_ranks):
+            _assign(turn)
+            return
+    if turn.phase is LoopPhase.RESTORING and turn.is_late:
+        missing = len(turn.crew.vacant_ranks) - len(turn.crew.spares)
+        escalate(
+            turn,
+            f"{missing} ranks have no worker in time" if turn.open_case.plan else "the states could not be listed in time",
+        )
+
+
+def _plan(turn: Turn) -> None:
+    case = turn.open_case
+    assert case.catalogue is not None
+    spent = frozenset(
+        key for key, count in case.target_attempts.items() if count >= turn.state.policy.target_attempts_max
+    )
+    choice = choose(
+        turn.state.trust,
+        case.catalogue,
+        published_step=turn.state.published_step,
+        below_step=case.below_step,
+        failed=case.failed | spent,
+    )
+    if choice is None:
+        escalate(turn, "no state is left that may be restored")
+        return
+    turn.change_case(plan=choice.plan, target=choice.candidate)
+
+
+def _assign(turn: Turn) -> None:
+    """Forms the next generation. The number is new even when the last one never came to life."""
+    case = turn.open_case
+    assert case.plan is not None and case.target_key is not None
+    generation = turn.state.generation + 1
+    turn.set_crew(turn.crew.reassigned())
+    turn.change(generation=generation)
+    tried = case.target_attempts.get(case.target_key, 0) + 1
+    turn.change_case(
+        is_assigned=True,
+        attempt_count=case.attempt_count + 1,
+        target_attempts={**case.target_attempts, case.target_key: tried},
+    )
+    turn.extend(turn.row.timeout_us)
+    plan = case.plan
+    body = {
+        "plan": {
+            "tier": plan.tier.value,
+            "mode": plan.mode.value,
+            "restore_step": plan.restore_step,
+            "target_step": plan.target_step,
+            "locator": plan.locator,
+        },
+        "workers": {str(rank): worker for rank, worker in enumerate(turn.crew.serving)},
+    }
+    turn.say(
+        record(turn.open_case, "restore.begin", generation=generation, now_us=turn.now_us, body=body),
+        Assign(generation=generation, workers=turn.crew.serving, plan=plan),
+    )
+
+
+def _verify(turn: Turn) -> None:
+    """RESTORING -> VERIFYING: all ranks re-read the bytes and hashed them to the published digest."""
+    plan = turn.open_case.plan
+    assert plan is not None
+    restored_us = turn.now_us - turn.state.entered_us
+    turn.enter(LoopPhase.VERIFYING)
+    turn.say(
+        record(
+            turn.open_case,
+            "restore",
+            generation=turn.state.generation,
+            now_us=turn.now_us,
+            recover_us=restored_us,
+            body={"step": plan.restore_step, "tier": plan.tier.value, "intact": True},
+        )
+    )
+
+
+def take_answer(turn: Turn, answer: Restored | Replayed) -> None:
+    """Keeps what a rank of the newest generation answered; older generations have no say."""
+    case = turn.case
+    if case is None or not case.is_assigned or answer.generation != turn.state.generation:
+        return
+    if not 0 <= answer.rank < turn.state.world or turn.phase not in (LoopPhase.RESTORING, LoopPhase.VERIFYING):
+        return
+    if isinstance(answer, Restored):
+        turn.change_case(restored={**case.restored, answer.rank: answer})
+    elif case.plan is not None:
+        turn.change_case(replayed={**case.replayed, answer.rank: answer})
+
+
+# --- what goes wrong on the way -------------------------------------------------------------------
+
+
+def take_new_fault(turn: Turn, assessment: Assessment) -> None:
+    """A verdict while an incident is open belongs to it: more culprits, an older divergent step."""
+    case = turn.open_case
+    divergent = [s for s in (case.below_step, assessment.first_divergent_step) if s is not None]
+    turn.change_case(below_step=min(divergent, default=None))
+    named = [r for r in assessment.culprits if r < turn.state.world and r not in case.culprits]
+    living = [r for r in assessment.culprits if r < turn.state.world and turn.crew.of(turn.crew.serving[r]) in _LIVING]
+    if named:
+        turn.note("another fault in the same incident", {"evidence": list(assessment.evidence)}, ranks=tuple(named))
+    if turn.phase is LoopPhase.SUSPECT:
+        wider = tuple(sorted({*case.diagnosis.culprits, *assessment.culprits}))
+        turn.change_case(
+            culprits=tuple(sorted({*case.culprits, *named})), diagnosis=replace(case.diagnosis, culprits=wider)
+        )
+    elif turn.phase is LoopPhase.ISOLATING:
+        turn.change_case(culprits=tuple(sorted({*case.culprits, *named})))
+        _kill(turn, [turn.crew.serving[r] for r in living])
+    elif case.is_assigned or living:
+        retry(turn, culprits=living, reason=str(assessment.symptom))
+    elif assessment.symptom is Symptom.PROCESS_EXIT:
+        # A parked survivor ended while a new generation was waited for: one more rank to fill.
+        turn.change_case(culprits=tuple(sorted({*case.culprits, *named})))
+
+
+def retry(turn: Turn, *, culprits: Iterable[int], reason: str, is_hard: bool = False) -> None:
+    """Back to ISOLATING for another attempt, unless the bound is reached."""
+    if turn.open_case.attempt_count >= turn.state.policy.attempts_max:
+        escalate(turn, f"{turn.open_case.attempt_count} attempts failed, the last one: {reason}")
+        return
+    isolate(turn, culprits=culprits, is_hard=is_hard)
+
+
+def give_up_target(turn: Turn, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...] = ()) -> None:
+    """The state whose trust was to be decided did not hold: it is suspect and never tried again here."""
+    case = turn.open_case
+    assert case.target is not None and case.target_key is not None
+    turn.change(trust=turn.state.trust.marked(key_of(case.target), Trust.SUSPECT))
+    turn.change_case(failed=case.failed | {case.target_key})
+    _say_suspect(turn, case.target.step, case.target.tier, reason=reason, symptom=symptom, ranks=ranks)
+
+
+def _drop_broken(turn: Turn, broken: tuple[Restored, ...]) -> None:
+    """Bytes did not hash to their published digest: that copy is suspect, and so is the plan built on it."""
+    case = turn.open_case
+    assert case.plan is not None and case.target is not None
+    for answer in broken:
+        bad_step = case.plan.restore_step if answer.bad_step is None else answer.bad_step
+        if bad_step != case.plan.target_step:
+            _mark_listed(turn, step=bad_step, tier=case.plan.tier)
+            _say_suspect(
+                turn, bad_step, case.plan.tier, reason=f"re-read bytes differ: {answer.detail}",
+                symptom=Symptom.SNAPSHOT_MISMATCH, ranks=(answer.rank,),
+            )
+    words = "; ".join(f"rank {a.rank}: {a.detail or 're-read bytes differ'}" for a in broken)
+    ranks = tuple(a.rank for a in broken)
+    give_up_target(turn, reason=words, symptom=Symptom.SNAPSHOT_MISMATCH, ranks=ranks)
+    retry(turn, culprits=(), reason="the re-read bytes differ from their digest")
+
+
+def _mark_listed(turn: Turn, *, step: int, tier: Tier) -> None:
+    book = turn.state.trust
+    for candidate in turn.open_case.catalogue or ():
+        if candidate.step == step and candidate.tier is tier:
+            book = book.marked(key_of(candidate), Trust.SUSPECT)
+    turn.change(trust=book.marked(StateKey(step, tier, "", None), Trust.SUSPECT))
+    turn.change_case(failed=turn.open_case.failed | {(step, tier)})
+
+
+def _say_suspect(
+    turn: Turn, step: int, tier: Tier, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...]
+) -> None:
+    turn.say(
+        record(
+            turn.open_case,
+            "state.trust",
+            generation=turn.state.generation,
+            now_us=turn.now_us,
+            symptom=symptom.value if symptom is not None else None,
+            class_="sdc" if symptom is not None else None,
+            ranks=ranks,
+            first_divergent_step=turn.open_case.below_step,
+            body={"step": step, "tier": tier.value, "state": Trust.SUSPECT.value, "reason": reason},
+        )
+    )
+
+
+def take_silence(turn: Turn, *, silent: tuple[int, ...]) -> None:
+    """Ranks of the new generation did not answer in time."""
+    late_in = turn.phase.value
+    on_timeout = turn.row.on_timeout
+    if on_timeout is OnTimeout.ESCALATE:
+        escalate(turn, f"ranks {list(silent)} did not answer in {late_in}")
+        return
+    if on_timeout is OnTimeout.FALL_BACK:
+        give_up_target(turn, reason=f"ranks {list(silent)} did not answer in {late_in}", symptom=None)
+    retry(
+        turn,
+        culprits=silent,
+        reason=f"ranks {list(silent)} did not answer in {late_in}",
+        is_hard=on_timeout is OnTimeout.WIDEN,
+    )
+

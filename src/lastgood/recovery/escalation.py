@@ -1,0 +1,32 @@
+"""The other end of an incident: the bounds are used up and a person is called."""
+
+from __future__ import annotations
+
+from lastgood.recovery.case import closing_record, record
+from lastgood.recovery.messages import Escalate
+from lastgood.recovery.policy import LoopPhase
+from lastgood.recovery.turn import Turn
+
+
+def escalate(turn: Turn, reason: str) -> None:
+    """-> ESCALATED: records what was reached, closes the incident as escalated and calls the owner."""
+    case = turn.open_case
+    owner = turn.row.owner
+    failed_in = turn.phase.value
+    turn.enter(LoopPhase.ESCALATED)
+    case = turn.open_case
+    generation = turn.state.generation
+    turn.say(
+        record(
+            case, "escalate", generation=generation, now_us=turn.now_us, ranks=case.culprits,
+            body={
+                "reason": reason, "owner": owner, "phase": failed_in, "attempt_count": case.attempt_count,
+                "last_published_step": case.published_step,
+            },
+        ),
+        closing_record(
+            case, generation=generation, now_us=turn.now_us, outcome="escalated", world=turn.state.world
+        ),
+        Escalate(reason=reason, incident=case.id, owner=owner),
+    )
+    turn.change(case=None)
