@@ -16,13 +16,15 @@ from pydantic_core import ErrorDetails
 
 from lastgood.contract.crosscheck import find_conflicts
 from lastgood.contract.model import ASSUMED_ANNOTATION, FailureContract, contract_digest
-from lastgood.contract.recovery_table import Layer, missing_duties
+from lastgood.contract.recovery_table import LAYERS, Duties, Layer, missing_duties
 from lastgood.contract.starter import starter_value
 from lastgood.contract.values import WRONG_VALUE, nearest
 from lastgood.contract.yaml_reader import Document, KeyPath, parse_document, read_document
 
 _EXPLAINED_COUNT_MAX = 200
 """Errors that are put into words; beyond that the file is no contract and more words help nobody."""
+_ROUND_COUNT_MAX = 4
+"""Looks at one file: each finds what the misspelt words of the one before had hidden."""
 
 __all__ = ["contract_digest", "default_contract", "load_contract", "parse_contract"]
 
@@ -59,50 +61,55 @@ def default_contract(kind: Layer = "training") -> FailureContract:
 def _contract_of(document: Document, *, needs_duties: bool) -> FailureContract:
     if document.problems and document.value is None:
         document.raise_problems()
-    contract: FailureContract | None = None
     if not isinstance(document.value, dict):
-        found = "a list" if isinstance(document.value, list) else found_text(document.value)
         document.add(
             (),
-            found=found,
+            found=found_text(document.value),
             needs="a mapping with apiVersion, kind, metadata and spec",
             write="apiVersion: lastgood.dev/v1",
         )
         document.raise_problems()
-    try:
-        contract = FailureContract.model_validate_json(json.dumps(document.value), by_name=False)
-    except ValidationError as error:
-        _add_errors(error.errors(include_url=False), document)
+    contract = _validate(document)
     for conflict in find_conflicts(document.value):
         document.add(
             conflict.path, found=conflict.found, needs=conflict.needs, write=conflict.write
         )
     if needs_duties:
-        _add_missing_duties(contract, document)
+        _add_missing_duties(document)
     document.raise_problems()
     assert contract is not None, "a document without problems is a contract"
     return contract
 
 
-def _add_missing_duties(contract: FailureContract | None, document: Document) -> None:
+def _validate(document: Document) -> FailureContract | None:
+    """Validate until nothing new comes up: below a misspelt key or kind lie values that are wrong too."""
+    for _ in range(_ROUND_COUNT_MAX):
+        try:
+            return FailureContract.model_validate_json(json.dumps(document.value), by_name=False)
+        except ValidationError as error:
+            is_mended = _add_errors(error.errors(include_url=False), document)
+        if not is_mended:
+            break
+    return None
+
+
+def _add_missing_duties(document: Document) -> None:
     """Name the duties that are owed, even when other parts of the file are wrong."""
-    if contract is not None:
-        for missing in missing_duties(contract.spec.duties, contract.spec.workload.kind):
-            document.add(
-                tuple(missing.path.split(".")),
-                found="nothing",
-                needs=missing.needs,
-                write=missing.write,
-            )
-        return
     spec = document.value.get("spec") if isinstance(document.value, dict) else None
-    if isinstance(spec, dict) and not isinstance(spec.get("duties"), dict):
-        document.add(
-            ("spec", "duties"),
-            found="nothing",
-            needs="replayTest, injection, accept and owner for the layer of the workload",
-            write="duties: {training: {replayTest: ..., injection: ..., accept: ..., owner: ...}}",
-        )
+    if not isinstance(spec, dict):
+        return
+    workload = spec.get("workload")
+    kind = workload.get("kind") if isinstance(workload, dict) else None
+    try:
+        duties = Duties.model_validate_json(json.dumps(spec.get("duties", {})), by_name=False)
+    except ValidationError:
+        return  # already reported by the model
+    # A misspelt kind has been reported; its duties are owed all the same.
+    meant = nearest(kind, LAYERS) if isinstance(kind, str) else ""
+    for layer in LAYERS:
+        for missing in missing_duties(duties, layer) if layer == meant else ():
+            path = tuple(missing.path.split("."))
+            document.add(path, found="nothing", needs=missing.needs, write=missing.write)
 
 
 class _Place(NamedTuple):
@@ -113,35 +120,56 @@ class _Place(NamedTuple):
     parent: dict[str, Any]
 
 
-def _add_errors(errors: list[ErrorDetails], document: Document) -> None:
+def _add_errors(errors: list[ErrorDetails], document: Document) -> bool:
+    """Put the errors into words; True when a misspelt word was mended, so that another look is worth it."""
+    is_mended = False
+    expected: set[KeyPath] = set()
     places = [_place(error["loc"], document.value) for error in errors[:_EXPLAINED_COUNT_MAX]]
-    answered: set[KeyPath] = set()
     for error, place in zip(errors, places, strict=False):
         if error["type"] == "extra_forbidden":
-            key = str(place.path[-1])
-            known = place.parent.get("properties", {})
-            guess = nearest(key, known)
-            answered.add((*place.path[:-1], guess))
-            document.add(
-                place.path,
-                found=f"the unknown key {key}",
-                needs="one of " + ", ".join(known) if known else "no key here",
-                write=guess,
-            )
+            expected.add(_add_unknown_key(place, document))
+            is_mended = True
     for error, place in zip(errors, places, strict=False):
         # A misspelt key has already said what is meant to stand there.
-        if error["type"] != "extra_forbidden" and not (
-            error["type"] == "missing" and place.path in answered
+        if error["type"] == "extra_forbidden" or (
+            error["type"] == "missing" and place.path in expected
         ):
-            needs, write = _needs(error, place)
-            found = (
-                "nothing"
-                if error["type"] in ("missing", "union_tag_not_found")
-                else found_text(error["input"])
-            )
-            document.add(place.path, found=found, needs=needs, write=write)
+            continue
+        if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+            is_mended = _add_wrong_tag(error, place, document) or is_mended
+            continue
+        needs, write = _needs(error, place)
+        found = "nothing" if error["type"] == "missing" else found_text(error["input"])
+        document.add(place.path, found=found, needs=needs, write=write)
     if len(errors) > _EXPLAINED_COUNT_MAX:
         document.add((), found=f"{len(errors)} wrong values", needs="a failure contract")
+        return False
+    return is_mended
+
+
+def _add_unknown_key(place: _Place, document: Document) -> KeyPath:
+    """Report the key, and put its value under the key that was meant (or drop it)."""
+    key = str(place.path[-1])
+    known = place.parent.get("properties", {})
+    guess = nearest(key, known)
+    document.add(
+        place.path, found=f"the unknown key {key}", needs="one of " + ", ".join(known), write=guess
+    )
+    document.move_key(place.path, guess)
+    return (*place.path[:-1], guess)
+
+
+def _add_wrong_tag(error: ErrorDetails, place: _Place, document: Document) -> bool:
+    """Report a kind or indicator that is none; put the one that was meant in its place."""
+    discriminator = place.schema.get("discriminator", {})
+    words = list(discriminator.get("mapping", {}))
+    key = str(discriminator.get("propertyName", "kind"))
+    entry = error["input"] if isinstance(error["input"], dict) else {}
+    given = entry.get(key)
+    guess = nearest(given, words) if isinstance(given, str) else ""
+    path = (*place.path, key)
+    document.add(path, found=found_text(given), needs="one of " + ", ".join(words), write=guess)
+    return bool(guess) and document.replace(path, guess)
 
 
 def _needs(error: ErrorDetails, place: _Place) -> tuple[str, str]:
@@ -159,18 +187,7 @@ def _needs(error: ErrorDetails, place: _Place) -> tuple[str, str]:
         ]
         guess = nearest(str(error["input"]), words) or (words[0] if len(words) == 1 else "")
         return "one of " + ", ".join(words) if len(words) > 1 else "".join(words), guess
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _needs_tag(error, schema)
     return _needs_shape(kind, context, schema), example
-
-
-def _needs_tag(error: ErrorDetails, schema: dict[str, Any]) -> tuple[str, str]:
-    discriminator = schema.get("discriminator", {})
-    words = list(discriminator.get("mapping", {}))
-    name = discriminator.get("propertyName", "kind")
-    given = error["input"].get(name) if isinstance(error["input"], dict) else None
-    guess = nearest(str(given), words) if given is not None else words[0]
-    return f"{name} as one of " + ", ".join(words), f"{name}: {guess}" if guess else ""
 
 
 _SHAPES = {

@@ -125,9 +125,18 @@ class Spec(Record):
     """All that the contract declares."""
 
     description: Text | None = Field(None, description="what this contract is for")
-    workload: Workload = Field(description="what is held to the contract")
-    failure: Failure = Field(description="what counts as a failure")
-    window: Window = Field(description="over which time the contract is judged")
+    workload: Workload = Field(
+        description="what is held to the contract",
+        examples=["{kind: training, boundary: a published step, devices: 4}"],
+    )
+    failure: Failure = Field(
+        description="what counts as a failure",
+        examples=["{counts: [fail_stop, fail_slow, sdc], excludes: [planned]}"],
+    )
+    window: Window = Field(
+        description="over which time the contract is judged",
+        examples=["{duration: 28d, isRolling: true}"],
+    )
     objectives: tuple[Objective, ...] = Field((), description="what the work must achieve")
     budgets: tuple[Budget, ...] = Field(
         (), description="how much failure is allowed before someone is told"
@@ -151,7 +160,9 @@ class FailureContract(Record):
     kind: Literal["FailureContract"] = Field(
         description="the kind of document", examples=["FailureContract"]
     )
-    metadata: Metadata = Field(description="what the contract is called")
+    metadata: Metadata = Field(
+        description="what the contract is called", examples=["{name: my-contract}"]
+    )
     spec: Spec = Field(description="all that the contract declares")
 
     @property

@@ -16,11 +16,12 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from lastgood.contract.values import DurationUs, OnTimeout, OnTimeoutValue, Record, Text
+from lastgood.contract.values import DurationUs, OnTimeoutValue, Record, Text
 
 Transition = Literal["detect", "isolate", "restore", "verify"]
 TRANSITIONS: tuple[Transition, ...] = ("detect", "isolate", "restore", "verify")
 Layer = Literal["training", "serving", "agents"]
+LAYERS: tuple[Layer, ...] = ("training", "serving", "agents")
 
 
 class Notify(Record):
@@ -78,7 +79,7 @@ class RecoveryTable(Record):
     )
     verify: Row = Field(description="the row for proving that the restored state is good")
     recurrence: Recurrence = Field(
-        default_factory=lambda: Recurrence(window_us="30min", limit=2),
+        default_factory=lambda: Recurrence(window_us=1_800_000_000, limit=2),
         description="when the same failure coming back widens the domain",
     )
     soft_deadline_us: DurationUs = Field(
@@ -142,33 +143,16 @@ class MissingDuty(NamedTuple):
 
 
 def missing_duties(duties: Duties, layer: Layer) -> tuple[MissingDuty, ...]:
-    """Every part that the layer of the workload, or a layer that was begun, still owes."""
-    begun = [
-        name for name in Duties.model_fields if name != layer and getattr(duties, name) is not None
-    ]
-    return tuple(item for name in (layer, *begun) for item in _missing_of(duties.of(name), name))
+    """Every part that the layer of the workload, or another layer that was begun, still owes."""
+    owed = [name for name in LAYERS if name == layer or getattr(duties, name) is not None]
+    return tuple(item for name in owed for item in _missing_of(duties.of(name), name))
 
 
-def _missing_of(duty: Duty, layer: str) -> Iterator[MissingDuty]:
+def _missing_of(duty: Duty, layer: Layer) -> Iterator[MissingDuty]:
     for name, field in Duty.model_fields.items():
         if getattr(duty, name) is None:
             key = field.alias or name
+            example = (field.examples or ["..."])[0]
             yield MissingDuty(
-                f"spec.duties.{layer}.{key}", field.description or "", f"{key}: {field.examples[0]}"
+                f"spec.duties.{layer}.{key}", field.description or "", f"{key}: {example}"
             )
-
-
-__all__ = [
-    "Duties",
-    "Duty",
-    "Layer",
-    "MissingDuty",
-    "Notify",
-    "OnTimeout",
-    "RecoveryTable",
-    "Recurrence",
-    "Row",
-    "TRANSITIONS",
-    "Transition",
-    "missing_duties",
-]

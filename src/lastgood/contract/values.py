@@ -132,7 +132,7 @@ def _percentile(value: object) -> object:
         if found:
             value = float(f"0.{found.group(1)}{found.group(2)}")
     ratio = _ratio(value)
-    if not 0 < ratio < 1:
+    if not isinstance(ratio, float) or not 0 < ratio < 1:
         raise wrong_value("a percentile above 0 and below 1", "0.95")
     return ratio
 

@@ -37,6 +37,7 @@ class Document:
     value: object = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    _known: set[Problem] = field(default_factory=set)
 
     def line_of(self, path: KeyPath) -> int:
         """The line of the path, or of its nearest parent that is there."""
@@ -48,16 +49,50 @@ class Document:
     def add(
         self, path: KeyPath, *, found: str, needs: str, write: str = "", line: int | None = None
     ) -> None:
-        """Note one problem at a key path."""
-        self.problems.append(
-            Problem(
-                where=f"{self.source}:{line or self.line_of(path)}",
-                what=path_text(path) or "the document",
-                found=shorten(found),
-                needs=needs,
-                next=f"write {write}" if write else None,
-            )
+        """Note one problem at a key path; the same one again changes nothing."""
+        problem = Problem(
+            where=f"{self.source}:{line or self.line_of(path)}",
+            what=path_text(path) or "the document",
+            found=shorten(found),
+            needs=needs,
+            next=f"write {write}" if write else None,
         )
+        if problem not in self._known:
+            self._known.add(problem)
+            self.problems.append(problem)
+
+    def replace(self, path: KeyPath, value: object) -> bool:
+        """Put another value at a path that is there; False when it is not."""
+        parent = self._parent_of(path)
+        if parent is None:
+            return False
+        parent[path[-1]] = value
+        return True
+
+    def move_key(self, path: KeyPath, key: str) -> None:
+        """Move the value of a key to another key with its line, or drop it when that key is empty or taken."""
+        parent = self._parent_of(path)
+        if parent is None:
+            return
+        value = parent.pop(path[-1])
+        if not key or key in parent:
+            return
+        parent[key] = value
+        length, target = len(path), (*path[:-1], key)
+        moved = {
+            target + old[length:]: at for old, at in self.lines.items() if old[:length] == path
+        }
+        self.lines |= moved
+
+    def _parent_of(self, path: KeyPath) -> dict[str | int, object] | None:
+        """The mapping that holds the last key of the path; None when there is none."""
+        node = self.value
+        for part in path[:-1]:
+            inside = node.get(part) if isinstance(node, dict) else None
+            if isinstance(node, list) and isinstance(part, int) and part < len(node):
+                inside = node[part]
+            node = inside
+        return node if isinstance(node, dict) and path and path[-1] in node else None
 
     def raise_problems(self) -> None:
         """Raise all problems, in the order of their lines; nothing when there are none."""
@@ -188,7 +223,7 @@ def _add_syntax_problem(error: yaml.MarkedYAMLError, text: str, document: Docume
         return
     document.add(
         (),
-        found=error.problem or "a syntax error",
+        found=(error.problem or "a syntax error").removeprefix("found "),
         needs=f"valid YAML ({error.context or 'here'})",
         line=line,
     )
@@ -212,7 +247,7 @@ class _Loader(yaml.SafeLoader):
         self.get_event()
         return self.check_event(yaml.StreamEndEvent)
 
-    def compose_only_document(self) -> Node:
+    def compose_only_document(self) -> Node | None:
         node = self.compose_document()
         if not self.check_event(yaml.StreamEndEvent):
             line = self.peek_event().start_mark.line + 1
@@ -221,7 +256,7 @@ class _Loader(yaml.SafeLoader):
             )
         return node
 
-    def compose_node(self, parent: Node | None, index: object) -> Node:
+    def compose_node(self, parent: Node | None, index: int) -> Node | None:
         event = self.peek_event()
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
@@ -229,7 +264,7 @@ class _Loader(yaml.SafeLoader):
             self._document.add(
                 (), found=f"the alias *{event.anchor}", needs="the value itself", line=line
             )
-            return ScalarNode("", "", event.start_mark, event.end_mark)
+            return ScalarNode("", "")
         if event.anchor is not None:
             self._document.add(
                 (), found=f"the anchor &{event.anchor}", needs="no anchor", line=line
@@ -247,7 +282,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _plain(node: Node, path: KeyPath, document: Document) -> object:
-    document.lines.setdefault(path, node.start_mark.line + 1)
+    document.lines.setdefault(path, _line(node))
     if isinstance(node, MappingNode):
         return _plain_mapping(node, path, document)
     if isinstance(node, SequenceNode):
@@ -256,13 +291,13 @@ def _plain(node: Node, path: KeyPath, document: Document) -> object:
     if not _is_unicode(text):
         document.add(path, found="half of a surrogate pair", needs="whole characters")
         return ""
-    return scalar_value(text) if node.style is None else text
+    return scalar_value(text) if isinstance(node, ScalarNode) and node.style is None else text
 
 
 def _plain_mapping(node: MappingNode, path: KeyPath, document: Document) -> dict[str, object]:
     plain: dict[str, object] = {}
     for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
+        line = _line(key_node)
         if not isinstance(key_node, ScalarNode) or not _is_unicode(str(key_node.value)):
             document.add(path, found="a key that is not text", needs="plain keys", line=line)
             continue
@@ -280,6 +315,10 @@ def _plain_mapping(node: MappingNode, path: KeyPath, document: Document) -> dict
         document.lines[here] = line
         plain[key] = _plain(value_node, here, document)
     return plain
+
+
+def _line(node: Node) -> int:
+    return node.start_mark.line + 1 if node.start_mark is not None else 1
 
 
 def _is_unicode(text: str) -> bool:

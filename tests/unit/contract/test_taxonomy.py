@@ -18,7 +18,7 @@ FROZEN_SHA256 = "7e1dbdd26d9230deed31dea8094e100f85651fe8838b6084752bba9e7ce3d0f
 
 
 def test_the_frozen_file_still_has_the_hash_it_was_frozen_with():
-    assert FROZEN_SHA256 == hashlib.sha256(taxonomy.frozen_bytes()).hexdigest()
+    assert hashlib.sha256(taxonomy.frozen_bytes()).hexdigest() == FROZEN_SHA256
     assert f"lastgood-taxonomy/1@sha256:{FROZEN_SHA256}" == taxonomy.TAXONOMY_ID
 
 
@@ -42,13 +42,13 @@ def test_correlated_is_countable_but_no_class():
 
 
 def test_the_cause_tree_has_the_branches_of_the_source():
-    assert 7 == len(causes_under("gpu"))
-    assert 7 == len(causes_under("host"))
+    assert len(causes_under("gpu")) == 7
+    assert len(causes_under("host")) == 7
     assert {"nic", "cable", "switch", "fabric"} == {
         c.value.split(".")[1] for c in causes_under("network")
     }
-    assert (Cause.DATA,) == causes_under("data")
-    assert () == causes_under("moon")
+    assert causes_under("data") == (Cause.DATA,)
+    assert causes_under("moon") == ()
 
 
 def test_no_symptom_is_also_a_cause_except_unknown():
