@@ -61,7 +61,8 @@ def is_debug() -> bool:
 
 
 def _code_of_system_exit(error: SystemExit) -> int:
-    if isinstance(error.__context__, BrokenPipeError):  # click turns a broken pipe into exit(1)
+    # click turns a broken pipe into exit(1), which would read "did not hold"; this wrapper is its only trace.
+    if type(sys.stdout).__name__ == "_PacifyFlushWrapper":
         return EXIT_BROKEN_PIPE
     if error.code is None or isinstance(error.code, int):
         return error.code or 0

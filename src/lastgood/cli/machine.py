@@ -1,0 +1,129 @@
+"""What `lastgood doctor` reads from this machine. Nothing here judges: see `checks.py`.
+
+A thing that cannot be read comes back as None, and the check that wanted it says unknown.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib import metadata
+from pathlib import Path
+
+from lastgood.base.clock import Clock
+
+SHM = Path("/dev/shm")  # noqa: S108 - the shared memory of the machine, not a temporary file
+PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
+CLOCK_WATCH_US = 50_000
+PROBE_S_MAX = 10.0
+
+
+def read_free_bytes(path: Path) -> int | None:
+    """Return what an unprivileged process may still write below a path."""
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return None
+    return status.f_bavail * status.f_frsize
+
+
+def read_memory_free_bytes() -> int | None:
+    """Return the memory that could be used without swapping: the host's, or the container's if less."""
+    amounts: list[int] = []
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        amounts += [
+            int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")
+        ]
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+        used = Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii").strip()
+        amounts += [int(limit) - int(used)] if limit != "max" else []
+    except (OSError, ValueError):
+        pass  # the root group has no limit file: the host's number stands
+    return min(amounts, default=None)
+
+
+def read_ptrace_scope() -> int | None:
+    """Return the kernel's ptrace restriction, None where the kernel has none."""
+    try:
+        return int(PTRACE_SCOPE.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def find_py_spy() -> str | None:
+    """Return the py-spy of this environment, else the one on PATH."""
+    beside = os.path.join(sysconfig.get_path("scripts"), "py-spy")
+    return beside if os.access(beside, os.X_OK) else shutil.which("py-spy")
+
+
+# A rank allows its dump the same way (PR_SET_PTRACER_ANY), so the probe asks exactly what a rank will ask.
+_PROBE = (
+    "import ctypes, sys; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0); "
+    "print('ready', flush=True); sys.stdin.read()"
+)
+
+
+def probe_stack_dump(py_spy: str) -> str | None:
+    """Dump the stack of a short-lived child; return None when it worked, else the reason in a few words."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROBE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            dump = subprocess.run(
+                [py_spy, "dump", "--pid", str(child.pid)],
+                capture_output=True,
+                text=True,
+                timeout=PROBE_S_MAX,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return type(error).__name__
+        finally:
+            child.kill()
+    if dump.returncode == 0:
+        return None
+    lines = [line.strip() for line in dump.stderr.splitlines() if line.strip()]
+    return lines[-1][:120] if lines else f"exit {dump.returncode}"
+
+
+def read_clock_drift_us(clock: Clock) -> int:
+    """Watch both clocks for a moment and return by how much they disagree about it."""
+    wall_us, monotonic_us = clock.wall_us(), clock.monotonic_us()
+    clock.sleep_us(CLOCK_WATCH_US)
+    return (clock.wall_us() - wall_us) - (clock.monotonic_us() - monotonic_us)
+
+
+def read_version(package: str) -> str | None:
+    """Return a package's version from its metadata, without importing it."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def read_versions() -> dict[str, str | None]:
+    """Return what goes into a run's environment key, as far as it can be read without importing torch."""
+    kernel = os.uname()
+    return {
+        "lastgood": read_version("lastgood"),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "torch": read_version("torch"),
+        "numpy": read_version("numpy"),
+        "py-spy": read_version("py-spy"),
+        kernel.sysname.lower(): f"{kernel.release} {kernel.machine}",
+    }
+
+
+def read_sqlite_version() -> str | None:
+    """Return the version of the SQLite that apsw brings along."""
+    try:
+        import apsw
+    except ImportError:
+        return None
+    return apsw.sqlite_lib_version()

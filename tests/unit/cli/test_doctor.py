@@ -1,0 +1,217 @@
+"""The doctor: each check judged on numbers that a test chose, and the command on this machine."""
+
+import sys
+
+import pytest
+
+from lastgood.base.clock import ClockSync, ManualClock
+from lastgood.cli import checks, machine
+from lastgood.cli.checks import Condition, Row, count_figure, size_figure
+from lastgood.cli.doctor import _lines
+from lastgood.ledger.place import StorageKind
+
+GIB = 2**30
+
+
+def shared_memory(*, free, memory=None, state=GIB, nproc=4, is_typed=True) -> Row:
+    return checks.check_shared_memory(
+        shm_free_bytes=free,
+        memory_free_bytes=memory,
+        state=size_figure(value_bytes=state, is_typed=is_typed),
+        nproc=count_figure(count=nproc, is_typed=is_typed),
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "condition"),
+    [
+        # The need is 3 x 4 x 1 GiB = 12 GiB.
+        ({"free": 12 * GIB}, Condition.OK),
+        ({"free": 12 * GIB - 1}, Condition.FAILED),
+        ({"free": 12 * GIB - 1, "is_typed": False}, Condition.WARN),
+        ({"free": 12 * GIB, "memory": 12 * GIB - 1}, Condition.WARN),
+        ({"free": 12 * GIB, "memory": 12 * GIB}, Condition.OK),
+        ({"free": None}, Condition.UNKNOWN),
+    ],
+)
+def test_shared_memory_must_hold_three_slots_of_every_rank(arguments, condition):
+    row = shared_memory(**arguments)
+    assert row.condition is condition
+    assert "12 GiB = 3 slots x 4 ranks assumed x 1 GiB assumed" in row.found
+    assert (row.action is None) == (condition is Condition.OK)
+
+
+def test_a_too_small_shared_memory_names_a_size_that_is_enough():
+    assert f"size={15 * GIB}" in (shared_memory(free=GIB).action or "")
+
+
+@pytest.mark.parametrize(
+    ("py_spy", "scope", "probe_error", "condition", "words"),
+    [
+        ("py-spy", None, None, Condition.OK, "no yama"),
+        ("py-spy", 1, None, Condition.OK, "ptrace_scope 1"),
+        (None, 0, "no py-spy", Condition.WARN, 'pip install "lastgood[torch]"'),
+        ("py-spy", 2, "Permission denied", Condition.WARN, "kernel.yama.ptrace_scope=1"),
+        ("py-spy", 3, "Permission denied", Condition.WARN, "next boot"),
+        ("py-spy", None, "Permission denied", Condition.WARN, "SYS_PTRACE"),
+    ],
+)
+def test_stack_dumps_are_judged_by_a_real_one(py_spy, scope, probe_error, condition, words):
+    row = checks.check_stack_dumps(py_spy=py_spy, ptrace_scope=scope, probe_error=probe_error)
+    assert row.condition is condition
+    assert words in f"{row.found} {row.action}"
+
+
+@pytest.mark.parametrize(
+    ("is_network", "is_volatile", "condition"),
+    [
+        (False, False, Condition.OK),
+        (False, True, Condition.WARN),
+        (True, False, Condition.FAILED),
+        (None, False, Condition.UNKNOWN),
+    ],
+)
+def test_the_ledger_belongs_on_a_disk_of_this_machine(is_network, is_volatile, condition, tmp_path):
+    kind = StorageKind(
+        path=tmp_path,
+        mount_point="/x",
+        fs_type="some",
+        device="d",
+        is_network=is_network,
+        is_volatile=is_volatile,
+    )
+    row = checks.check_storage(kind)
+    assert row.condition is condition
+    assert ("LASTGOOD_LEDGER" in (row.action or "")) == (condition is not Condition.OK)
+
+
+@pytest.mark.parametrize(
+    ("is_synchronised", "drift_us", "boot", "condition"),
+    [
+        (True, 10, "b", Condition.OK),
+        (False, 10, "b", Condition.WARN),
+        (None, 10, "b", Condition.UNKNOWN),
+        (True, 1_001, "b", Condition.WARN),
+        (True, -1_001, "b", Condition.WARN),
+        (True, 10, "unknown", Condition.UNKNOWN),
+    ],
+)
+def test_the_clock_must_be_steady_synchronised_and_of_a_known_boot(
+    is_synchronised, drift_us, boot, condition
+):
+    sync = ClockSync(
+        is_synchronised=is_synchronised, uncertainty_us=500 if is_synchronised else None
+    )
+    row = checks.check_clock(sync=sync, drift_us=drift_us, boot=boot)
+    assert row.condition is condition
+
+
+def test_the_drift_is_what_the_wall_moved_more_than_the_monotonic_clock():
+    class Stepped(ManualClock):
+        def sleep_us(self, duration_us):
+            super().sleep_us(duration_us)
+            self.step_wall_us(-7_000)
+
+    assert machine.read_clock_drift_us(Stepped()) == -7_000
+
+
+@pytest.mark.parametrize(
+    ("version", "variable", "condition"),
+    [
+        ("2.13.0+cpu", None, Condition.WARN),
+        ("2.13.1", "0", Condition.WARN),
+        ("2.13.0", "1", Condition.OK),
+        ("2.9.0", None, Condition.UNKNOWN),
+        ("2.130.0", None, Condition.UNKNOWN),
+        (None, None, Condition.UNKNOWN),
+    ],
+)
+def test_torchs_shared_store_is_safe_only_when_switched_off(version, variable, condition):
+    environment = {} if variable is None else {checks.SHARED_STORE_VARIABLE: variable}
+    row = checks.check_shared_store(torch_version=version, environment=environment)
+    assert row.condition is condition
+    assert (row.action is None) == (condition is Condition.OK)
+
+
+@pytest.mark.parametrize(
+    ("version", "condition"),
+    [
+        ("3.51.3", Condition.OK),
+        ("3.54.1", Condition.OK),
+        ("3.51.2", Condition.FAILED),
+        ("3.40.1", Condition.FAILED),
+        (None, Condition.FAILED),
+    ],
+)
+def test_an_sqlite_with_the_wal_reset_defect_fails(version, condition):
+    assert checks.check_sqlite(version).condition is condition
+
+
+def test_absent_packages_are_listed_as_absent():
+    assert (
+        checks.check_versions({"torch": None, "python": "3.11"}).found
+        == "torch absent, python 3.11"
+    )
+
+
+def test_the_probe_names_why_no_stack_could_be_read(tmp_path):
+    refusing = tmp_path / "py-spy"
+    refusing.write_text("#!/bin/sh\necho 'Error: Permission denied' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    assert machine.probe_stack_dump(str(refusing)) == "Error: Permission denied"
+    assert machine.probe_stack_dump(str(tmp_path / "absent")) == "FileNotFoundError"
+
+
+def test_what_cannot_be_read_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "PTRACE_SCOPE", tmp_path / "absent")
+    assert machine.read_ptrace_scope() is None
+    assert machine.read_free_bytes(tmp_path / "absent") is None
+    assert machine.read_version("no-such-package-at-all") is None
+
+
+def test_a_row_fits_eighty_columns_and_says_its_condition_in_words():
+    row = Row(check="c", condition=Condition.WARN, found="word " * 60, action="do " * 60)
+    lines = _lines(row).splitlines()
+    assert lines[0].startswith("warn     c: word")
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in _lines(row)
+
+
+def test_the_command_prints_every_row_and_exits_by_what_failed(cli):
+    result = cli("doctor", "--json", "--state", "1MiB", "--nproc", "1")
+    names = [row["check"] for row in result.json["rows"]]
+    assert names == [
+        "shared memory", "stack dumps", "ledger storage", "clock", "torch shared store", "SQLite", "versions",
+    ]  # fmt: skip
+    failed = [row for row in result.json["rows"] if row["condition"] == "failed"]
+    assert result.json["held"] == (not failed)
+    assert result.exit_code == (1 if failed else 0)
+    assert "torch" not in sys.modules or "torch" in result.stdout
+
+
+def test_a_state_that_cannot_fit_is_exit_code_one(cli):
+    result = cli("doctor", "--state", "100000TiB")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("failed   shared memory")
+
+
+def test_a_state_without_a_unit_is_bad_input_with_advice(cli):
+    result = cli("doctor", "--state", "5")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("; write 5B\n")
+
+
+def test_the_doctor_describes_a_place_that_other_commands_refuse(cli, monkeypatch):
+    from lastgood.base.errors import LedgerError
+    from lastgood.cli import doctor
+
+    def refuse():
+        raise LedgerError(
+            "a ledger cannot lie there", where="/nfs/l", found="nfs", next="export X=/y"
+        )
+
+    monkeypatch.setattr(doctor, "default_ledger", refuse)
+    result = cli("doctor", "--json", "--state", "1MiB")
+    row = result.json["rows"][2]
+    assert (row["condition"], row["action"]) == ("failed", "export X=/y")
+    assert result.exit_code == 1
