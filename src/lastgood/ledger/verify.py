@@ -109,7 +109,7 @@ def verify_ledger(path: str | os.PathLike[str], *, head: TreeHead | None = None)
     try:
         connection = _open_read_only(target)
     except LedgerCorrupt as error:
-        return _failed(target, str(error), None)
+        return _failed(target, f"{error.what}: {error.found}", None)
     except LedgerError as error:
         if error.code == "LG-L04":
             raise BadInput(
@@ -119,7 +119,7 @@ def verify_ledger(path: str | os.PathLike[str], *, head: TreeHead | None = None)
     try:
         return _verify(connection, target, head)
     except LedgerCorrupt as error:
-        return _failed(target, str(error), None)
+        return _failed(target, f"{error.what}: {error.found}", None)
     except LedgerError as error:
         return _unknown(str(error))
     finally:

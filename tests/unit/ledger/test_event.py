@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from tests.unit.ledger.cases import START_US, clock_at, some_event
 
 from lastgood.base.canonical import canonical_bytes
 from lastgood.base.errors import BadInput, LastgoodError, LedgerError
@@ -19,7 +20,6 @@ from lastgood.ledger.event import (
     new_event,
     new_id,
 )
-from tests.unit.ledger.cases import START_US, clock_at, some_event
 
 FULL = {
     "run": "r1", "attempt": 2, "ranks": [3, 5], "devices": 4, "class_": "fail_stop", "symptom": "process_exit",
@@ -44,11 +44,41 @@ def test_an_event_with_every_field_survives_its_bytes():
 
 def test_every_field_of_the_design_has_a_place():
     """Design section 5, in its order."""
-    named = (
-        "schema id seq kind t_occurred_us t_observed_us t_recorded_us clock class taxonomy symptom cause "
-        "cause_status role domain run attempt ranks devices versions topology detect_us diagnose_us isolate_us "
-        "recover_us verify_us checkpoint_age_us lost_device_us first_divergent_step verification source links body"
-    ).split()
+    named = [
+        "schema",
+        "id",
+        "seq",
+        "kind",
+        "t_occurred_us",
+        "t_observed_us",
+        "t_recorded_us",
+        "clock",
+        "class",
+        "taxonomy",
+        "symptom",
+        "cause",
+        "cause_status",
+        "role",
+        "domain",
+        "run",
+        "attempt",
+        "ranks",
+        "devices",
+        "versions",
+        "topology",
+        "detect_us",
+        "diagnose_us",
+        "isolate_us",
+        "recover_us",
+        "verify_us",
+        "checkpoint_age_us",
+        "lost_device_us",
+        "first_divergent_step",
+        "verification",
+        "source",
+        "links",
+        "body",
+    ]
     assert set(Event.__struct_encode_fields__) - {"\x7fextra"} == set(named)
 
 
@@ -118,7 +148,7 @@ def test_a_live_event_knows_when_and_by_which_clock():
 def test_ids_are_unique_and_sort_by_time():
     ids = [new_id(START_US + number * 1000) for number in range(1000)]
     assert ids == sorted(ids)
-    assert len(set(new_id(START_US) for _ in range(1000))) == 1000
+    assert len({new_id(START_US) for _ in range(1000)}) == 1000
     assert all(text[14] == "7" and text[19] in "89ab" for text in ids)
 
 
