@@ -14,7 +14,7 @@ from lastgood.recovery.case import record
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.escalation import escalate
 from lastgood.recovery.last_good import StateKey, Trust, choose, key_of
-from lastgood.recovery.messages import Assign, Kill, ReadCatalogue, Replayed, Restored, Revoke, Tier
+from lastgood.recovery.messages import Assign, Kill, ReadCatalogue, Replayed, ReplayOutcome, Restored, Revoke, Tier
 from lastgood.recovery.policy import LoopPhase, OnTimeout
 from lastgood.recovery.quarantine import evicted_workers
 from lastgood.recovery.turn import Turn
@@ -29,6 +29,7 @@ _LIVING = (Standing.ACTIVE, Standing.PARKED)
 
 def isolate(turn: Turn, *, culprits: Iterable[int] = (), is_hard: bool = False) -> None:
     """-> ISOLATING: kills what must leave the next attempt and tells the survivors to leave the generation."""
+    _settle_target(turn)
     case = turn.open_case
     first = turn.phase is LoopPhase.SUSPECT
     if first:
@@ -265,6 +266,17 @@ def retry(turn: Turn, *, culprits: Iterable[int], reason: str, is_hard: bool = F
         escalate(turn, f"{turn.open_case.attempt_count} attempts failed, the last one: {reason}")
         return
     isolate(turn, culprits=culprits, is_hard=is_hard)
+
+
+def _settle_target(turn: Turn) -> None:
+    """A rank that already came out different is heard, even when another fault ends the attempt first."""
+    case = turn.open_case
+    if not case.is_assigned or case.target_key in case.failed:
+        return
+    different = tuple(r for r, a in sorted(case.replayed.items()) if a.outcome is ReplayOutcome.DIFFERENT)
+    if different:
+        words = f"replay differs on ranks {list(different)}, the others did not finish"
+        give_up_target(turn, reason=words, symptom=Symptom.REPLAY_MISMATCH, ranks=different)
 
 
 def give_up_target(turn: Turn, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...] = ()) -> None:

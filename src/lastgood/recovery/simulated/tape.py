@@ -1,0 +1,96 @@
+"""What goes wrong in one simulated run: a few faults at any moment, also in the middle of a recovery."""
+
+from __future__ import annotations
+
+import enum
+import random
+from dataclasses import dataclass
+
+from lastgood.recovery.policy import LoopPhase
+
+
+class FaultKind(enum.StrEnum):
+    """Everything that the simulated world knows how to break."""
+
+    KILL = "kill"
+    """SIGKILL of a rank."""
+    KILL_SPARE = "kill_spare"
+    HANG_STOPPED = "hang_stopped"
+    """SIGSTOP."""
+    HANG_SPINNING = "hang_spinning"
+    """Runs for ever without progress."""
+    EXCEPTION = "exception"
+    POISON = "poison"
+    """An exception that comes back in the same step for ever."""
+    NONFINITE = "nonfinite"
+    """Wrong values on all ranks from some step on, noticed some steps later; nobody can be named."""
+    DIVERGENCE = "divergence"
+    """A flipped parameter bit on one replica."""
+    FLIP_SLOT = "flip_slot"
+    """Bytes of one rank's newest or older snapshot change."""
+    REFUSE_PARK = "refuse_park"
+    """The rank does not leave its generation when told to."""
+    UNKILLABLE = "unkillable"
+    """The kernel holds the process when it is killed."""
+    SPARE_OUTAGE = "spare_outage"
+    """No new spare comes up for a while."""
+    REPLAY_DIFFERS = "replay_differs"
+    """The next replays come out different on all ranks."""
+    REPLAY_MINORITY = "replay_minority"
+    """The next replays come out different on one rank."""
+    GROUP_ERROR = "group_error"
+    """A connection breaks: ranks raise and nobody is at fault."""
+    RESTORE_STALLS = "restore_stalls"
+    """A rank hangs while it restores."""
+
+
+_LASTING = frozenset({FaultKind.UNKILLABLE, FaultKind.REFUSE_PARK, FaultKind.FLIP_SLOT, FaultKind.SPARE_OUTAGE})
+"""Faults that show only together with another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedFault:
+    """One fault: at a time, or so long after the loop next enters a phase from that time on."""
+
+    kind: FaultKind
+    at_us: int
+    rank: int
+    phase: LoopPhase | None = None
+    delay_us: int = 0
+    count: int = 1
+    """How many replays differ, how many states back a snapshot is flipped."""
+
+
+def draw_tape(rng: random.Random, *, world: int, horizon_us: int) -> tuple[SimulatedFault, ...]:
+    """One to six faults. A tape without any visible fault gets a kill, so that every seed tests a recovery."""
+    faults = [_draw_fault(rng, world=world, horizon_us=horizon_us) for _ in range(rng.randint(1, 6))]
+    if all(fault.kind in _LASTING for fault in faults):
+        at_us = rng.randrange(horizon_us)
+        faults.append(SimulatedFault(kind=FaultKind.KILL, at_us=at_us, rank=rng.randrange(world)))
+    if rng.random() < 0.3:  # two at once
+        first = faults[0]
+        other = (first.rank + rng.randint(1, world - 1)) % world if world > 1 else first.rank
+        faults.append(
+            SimulatedFault(
+                kind=rng.choice([FaultKind.KILL, FaultKind.HANG_STOPPED, FaultKind.FLIP_SLOT]),
+                at_us=first.at_us + rng.randint(0, 50_000),
+                rank=other,
+                phase=first.phase,
+                delay_us=first.delay_us + rng.randint(0, 50_000),
+            )
+        )
+    return tuple(sorted(faults, key=lambda fault: fault.at_us))
+
+
+def _draw_fault(rng: random.Random, *, world: int, horizon_us: int) -> SimulatedFault:
+    phase = None
+    if rng.random() < 0.5:
+        phase = rng.choice([LoopPhase.SUSPECT, LoopPhase.ISOLATING, LoopPhase.RESTORING, LoopPhase.VERIFYING])
+    return SimulatedFault(
+        kind=rng.choice(list(FaultKind)),
+        at_us=rng.randrange(horizon_us),
+        rank=rng.randrange(world),
+        phase=phase,
+        delay_us=rng.randint(0, 400_000) if phase is not None else 0,
+        count=rng.randint(1, 3),
+    )
