@@ -1,0 +1,246 @@
+"""`lastgood report`, `bundle` and `recompute`: what happened, packed for a stranger, computed again by a stranger.
+
+This is the one place that knows every workload's section builder and passes them to `evidence`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lastgood import __version__
+from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, BadInput
+
+if TYPE_CHECKING:
+    from lastgood.contract.model import FailureContract
+    from lastgood.evidence.assemble import Builders
+    from lastgood.evidence.recompute import Recomputed
+    from lastgood.evidence.report import Report
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+_LEDGER = click.argument(
+    "ledger", required=False, type=click.Path(path_type=Path), metavar="[LEDGER]"
+)
+_RUN = click.option("--run", metavar="NAME", help="Which run; the newest when left out.")
+_CONTRACT = click.option(
+    "--contract",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The failure contract; without one the defaults apply, marked as assumed.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command(context_settings=CONTEXT)
+@_LEDGER
+@_RUN
+@_CONTRACT
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write one self-contained page (no script, no network).",
+)
+@_JSON
+def report(
+    ledger: Path | None, *, run: str | None, contract: Path | None, html: Path | None, as_json: bool
+) -> int:
+    """Show what happened in a run, from the ledger.
+
+    LEDGER is a ledger file; when left out it is $LASTGOOD_LEDGER or this machine's default. Nothing is written
+    unless --html asks for it.
+    """
+    with _stages(3 if html else 2) as on_stage:
+        on_stage("reading the ledger")
+        made = _make_report(_ledger_path(ledger), run=run, contract=contract)
+        if html is not None:
+            on_stage("drawing the page")
+            _write_page(made, html)
+    if as_json:
+        from lastgood.evidence.report import plain
+
+        click.echo(json.dumps(plain(made), indent=1, ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        from lastgood.evidence.terminal import print_report
+
+        print_report(made, Console(highlight=False, markup=False, emoji=False))
+    if html is not None:
+        click.echo(f"page: {html}", err=True)
+    return EXIT_HELD
+
+
+@click.command(context_settings=CONTEXT)
+@_LEDGER
+@_RUN
+@_CONTRACT
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Where to write it: a folder, or one file when the name ends in .tar.",
+)
+def bundle(ledger: Path | None, *, run: str | None, contract: Path | None, output: Path) -> int:
+    """Pack ledger, contract, report and figures so that a stranger can recompute them.
+
+    PATH must not exist yet: evidence is never overwritten.
+    """
+    from lastgood.base.clock import SystemClock
+    from lastgood.evidence.bundle import write_bundle
+
+    with _stages(4) as on_stage:
+        made = write_bundle(
+            _ledger_path(ledger),
+            output,
+            contract=contract,
+            run=run,
+            now_us=SystemClock().wall_us(),
+            version=__version__,
+            builders=section_builders(),
+            on_stage=on_stage,
+        )
+    click.echo(
+        f"bundle: {made.path} ({made.figure_count} figures, {made.head.size:,} events, root {made.head.root_hex})"
+    )
+    click.echo(f"next: lastgood recompute {made.path}")
+    return EXIT_HELD
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("bundle_path", type=click.Path(path_type=Path), metavar="BUNDLE")
+@_JSON
+def recompute(bundle_path: Path, *, as_json: bool) -> int:
+    """Compute every figure of BUNDLE again from its ledger and compare.
+
+    Exits 0 when all are equal, 1 with the first difference when one is not, 2 when BUNDLE cannot be read.
+    """
+    from lastgood.evidence.recompute import recompute_bundle
+
+    with _stages(4) as on_stage:
+        result = recompute_bundle(
+            bundle_path, builders=section_builders(), version=__version__, on_stage=on_stage
+        )
+    if as_json:
+        import msgspec
+
+        click.echo(json.dumps(msgspec.to_builtins(result), indent=1, ensure_ascii=False))
+    else:
+        _print_result(result, bundle_path)
+    return EXIT_HELD if result.is_equal else EXIT_NOT_HELD
+
+
+def section_builders() -> Builders:
+    """The section builder of every workload under the name that a contract gives it."""
+    from lastgood.training.report import build_section
+
+    return {"training": build_section}
+
+
+def _make_report(ledger: Path, *, run: str | None, contract: Path | None) -> Report:
+    from lastgood.base.clock import SystemClock
+    from lastgood.evidence.assemble import (
+        Question,
+        build_report,
+        chosen_run,
+        events_of_run,
+        last_instant_us,
+    )
+    from lastgood.ledger.store import open_store
+
+    declared = _contract(contract)
+    with open_store(ledger, create=False) as store:
+        head = store.head()
+        chosen = chosen_run(store, run)
+        events = events_of_run(store, chosen)
+    as_of_us = last_instant_us(events, now_us=SystemClock().wall_us())
+    parts = ["lastgood report", str(ledger), *([f"--run {chosen}"] if chosen else [])]
+    command = " ".join([*parts, *([f"--contract {contract}"] if contract else [])])
+    question = Question(
+        run=chosen, as_of_us=as_of_us, ledger=str(ledger), command=command, version=__version__
+    )
+    return build_report(events, declared, question=question, head=head, builders=section_builders())
+
+
+def _contract(path: Path | None) -> FailureContract:
+    from lastgood.contract.load import default_contract, load_contract
+
+    return default_contract() if path is None else load_contract(path)
+
+
+def _ledger_path(named: Path | None) -> Path:
+    from lastgood.ledger.place import default_ledger
+
+    path = named if named is not None else default_ledger()
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "nothing"
+        raise BadInput(
+            "no such ledger",
+            where=str(path),
+            found=found,
+            needs="a ledger file",
+            next="name the file, set LASTGOOD_LEDGER, or make one with: lastgood demo",
+        )
+    return path
+
+
+def _write_page(made: Report, target: Path) -> None:
+    """Write the page beside its place first, so that nobody ever reads half of it."""
+    from lastgood.evidence.html import render_html
+
+    part = target.with_name(f".{target.name}.part")
+    try:
+        part.write_text(render_html(made), encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        raise BadInput(
+            "the page cannot be written", where=str(target), found=error.strerror or str(error)
+        ) from error
+
+
+def _print_result(result: Recomputed, bundle_path: Path) -> None:
+    if result.is_equal:
+        click.echo(
+            f"equal: {result.figure_count} figures ({result.value_count:,} values) of run {result.run}, "
+            f"recomputed from {result.size:,} events"
+        )
+    else:
+        difference: Any = result.first_difference
+        click.echo(f"different: {bundle_path}")
+        click.echo(f"  first difference: {difference.where}")
+        click.echo(f"  stored:           {difference.stored}")
+        click.echo(f"  recomputed:       {difference.recomputed}")
+    click.echo(f"root: {result.root}")
+    for note in result.notes:
+        click.echo(f"note: {note}")
+
+
+@contextmanager
+def _stages(count: int) -> Generator[Callable[[str], None]]:
+    """A progress bar on stderr, on a terminal only; each call names the stage that begins."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:<22}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=count)
+        is_first = True
+
+        def begin(stage: str) -> None:
+            nonlocal is_first
+            progress.update(task, description=stage, advance=0 if is_first else 1)
+            is_first = False
+
+        yield begin

@@ -1,0 +1,179 @@
+"""From a ledger to a report: which run, which events, and the builders that the workloads bring.
+
+Everything that a report depends on is in `Question`, so that whoever recomputes it asks the same question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lastgood.base.errors import BadInput
+from lastgood.contract.model import FailureContract
+from lastgood.evidence.report import Headline, Note, Report, Reproduction, Section
+from lastgood.ledger.event import Event
+from lastgood.ledger.store import Store
+from lastgood.ledger.tree_head import TreeHead
+
+RUNS_NAMED_MAX = 8
+KINDS_WITHOUT_RUN = ("record", "planned.begin", "planned.end", "annotation", "correction")
+"""Kinds that are written from outside a run and may bear on it all the same."""
+
+
+class SectionBuilder(Protocol):
+    """What a workload passes in: its events and its contract become its section of a report."""
+
+    def __call__(
+        self,
+        events: Sequence[Event],
+        contract: FailureContract,
+        *,
+        as_of_us: int,
+        run: str | None = None,
+    ) -> Section:
+        """Pure: the same events, contract and instant give the same section."""
+        ...
+
+
+Builders = Mapping[str, SectionBuilder]
+"""Kind of workload (as the contract names it) -> its builder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """All that decides a report, apart from the ledger and the contract."""
+
+    run: str | None
+    """None when the ledger holds no run."""
+    as_of_us: int
+    ledger: str
+    """How the ledger is named in the report."""
+    command: str
+    version: str
+
+
+def newest_run(store: Store) -> str | None:
+    """The run that was started last; None for a ledger without runs."""
+    runs = run_names(store)
+    return runs[-1] if runs else None
+
+
+def run_names(store: Store) -> list[str]:
+    """Every run in the order in which they were started, each once."""
+    starts = [event.run for event in store.events(kinds=["run.start"]) if event.run]
+    return list(dict.fromkeys(reversed(starts)))[::-1]
+
+
+def chosen_run(store: Store, wanted: str | None) -> str | None:
+    """The wanted run, or the newest.
+
+    Raises:
+        BadInput: the ledger has no run of that name; the message lists those that it has.
+    """
+    if wanted is None:
+        return newest_run(store)
+    runs = run_names(store)
+    if wanted in runs:
+        return wanted
+    shown = ", ".join(runs[-RUNS_NAMED_MAX:]) or "no run at all"
+    raise BadInput(
+        "no such run in the ledger", where=str(store.path), found=wanted, needs=f"one of: {shown}"
+    )
+
+
+def events_of_run(store: Store, run: str | None) -> list[Event]:
+    """The events of a run, and what was recorded without a run's name while it lasted, in ledger order.
+
+    Prologs, epilogs and health checks know their node and rarely the run, so their records count by time.
+    """
+    if run is None:
+        return []
+    own = list(store.events(run=run))
+    begin_us = min(
+        (t for e in own if e.kind == "run.start" and (t := _time_us(e)) is not None), default=None
+    )
+    end_us = max(
+        (t for e in own if e.kind == "run.end" and (t := _time_us(e)) is not None), default=None
+    )
+    others = (
+        e
+        for e in store.events(kinds=KINDS_WITHOUT_RUN)
+        if e.run is None and _is_within(e, begin_us, end_us)
+    )
+    return sorted([*own, *others], key=lambda event: event.seq or 0)
+
+
+def _is_within(event: Event, begin_us: int | None, end_us: int | None) -> bool:
+    t_us = _time_us(event)
+    if t_us is None or begin_us is None or t_us < begin_us:
+        return False
+    return end_us is None or t_us <= end_us
+
+
+def last_instant_us(events: Iterable[Event], *, now_us: int) -> int:
+    """As of when a report holds: the last record of a finished run, else now."""
+    events = list(events)
+    if not any(event.kind == "run.end" for event in events):
+        return now_us
+    return max((t for event in events if (t := _time_us(event)) is not None), default=now_us)
+
+
+def _time_us(event: Event) -> int | None:
+    return event.t_observed_us if event.t_observed_us is not None else event.t_occurred_us
+
+
+def build_report(
+    events: Sequence[Event],
+    contract: FailureContract,
+    *,
+    question: Question,
+    head: TreeHead,
+    builders: Builders,
+) -> Report:
+    """The report that answers the question: pure, and the same wherever it is computed.
+
+    Raises:
+        BadInput: the contract is about a kind of workload that no builder was passed in for.
+    """
+    kind = contract.spec.workload.kind
+    builder = builders.get(kind)
+    if builder is None:
+        raise BadInput(
+            "this report cannot be built here",
+            where="spec.workload.kind",
+            found=kind,
+            needs=" | ".join(sorted(builders)),
+        )
+    if question.run is None:
+        section = _empty_section(kind)
+    else:
+        section = builder(events, contract, as_of_us=question.as_of_us, run=question.run)
+    return Report(
+        title=f"Lastgood report, {kind} run",
+        subject=question.run or "no run",
+        as_of_us=question.as_of_us,
+        sections=(section,),
+        reproduction=Reproduction(
+            ledger=question.ledger,
+            root=head.root_hex,
+            size=head.size,
+            origin=head.origin,
+            version=question.version,
+            command=question.command,
+        ),
+    )
+
+
+def _empty_section(kind: str) -> Section:
+    note = Note(
+        text="The ledger holds no run. Start one with: lastgood run --nproc-per-node 2 train.py, or lastgood demo."
+    )
+    return Section(
+        name=kind,
+        title=kind.capitalize(),
+        notes=(note,),
+        headline=Headline(
+            state="nothing", sentence="Nothing to report yet: the ledger holds no run."
+        ),
+    )

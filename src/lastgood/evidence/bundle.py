@@ -1,0 +1,144 @@
+"""A bundle: all that a stranger needs to see what happened and to compute every number again.
+
+The ledger goes in as a consistent copy, and the report is computed from that copy, never from the live
+file, so that what is in the bundle agrees with itself however fast the run goes on writing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lastgood.base.canonical import canonical_bytes
+from lastgood.base.errors import BadInput
+from lastgood.contract.load import default_contract, parse_contract
+from lastgood.contract.model import FailureContract, contract_text
+from lastgood.evidence import archive
+from lastgood.evidence.assemble import (
+    Builders,
+    Question,
+    build_report,
+    chosen_run,
+    events_of_run,
+    last_instant_us,
+)
+from lastgood.evidence.html import render_html
+from lastgood.evidence.manifest import SCHEMA, Manifest, describe_files, write_manifest
+from lastgood.evidence.report import Report, canonical_plain, figures_in
+from lastgood.ledger.store import open_store
+from lastgood.ledger.tree_head import TreeHead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """What was written and where."""
+
+    path: Path
+    report: Report
+    head: TreeHead
+    figure_count: int
+
+
+def write_bundle(
+    ledger: Path,
+    target: Path,
+    *,
+    contract: Path | None,
+    run: str | None,
+    now_us: int,
+    version: str,
+    builders: Builders,
+    on_stage: Callable[[str], None] = lambda _: None,
+) -> Bundle:
+    """Write a bundle of one run at `target`: a tar when the name ends in `.tar`, else a folder.
+
+    The contract goes in as it was written, byte for byte, because which of its values are assumed is part of the
+    report; without one the defaults go in, marked as assumed.
+
+    Raises:
+        BadInput: the target exists or cannot be written, or the ledger has no such run.
+        LedgerError: the ledger cannot be opened or copied.
+    """
+    with tempfile.TemporaryDirectory(prefix="lastgood-bundle-") as name:
+        scratch, folder = Path(name), Path(name) / "bundle"
+        folder.mkdir()
+        _write_contract(contract, folder / archive.CONTRACT)
+        declared = read_contract(
+            folder / archive.CONTRACT, source=str(contract or archive.CONTRACT)
+        )
+        on_stage("copying the ledger")
+        with open_store(ledger, create=False) as store:
+            store.copy_to(folder / archive.LEDGER)
+        # A second copy is read, so that the bundled file stays untouched by the reading.
+        (scratch / archive.LEDGER).write_bytes((folder / archive.LEDGER).read_bytes())
+        on_stage("computing the report")
+        question = Question(
+            run=run,
+            as_of_us=now_us,
+            ledger=archive.LEDGER,
+            version=version,
+            command=f"lastgood recompute {target.name}",
+        )
+        report, head, question = _compute(scratch / archive.LEDGER, declared, question, builders)
+        on_stage("drawing the page")
+        (folder / archive.HEAD).write_text(head.to_note(), encoding="utf-8")
+        (folder / archive.FIGURES).write_bytes(canonical_bytes(canonical_plain(report)) + b"\n")
+        (folder / archive.PAGE).write_text(render_html(report), encoding="utf-8")
+        write_manifest(_manifest(question, declared, folder), folder)
+        on_stage("writing the bundle")
+        write = archive.write_tar if target.suffix == ".tar" else archive.write_folder
+        write(folder, target)
+    return Bundle(path=target, report=report, head=head, figure_count=len(figures_in(report)))
+
+
+def read_contract(path: Path, *, source: str) -> FailureContract:
+    """The contract of a bundle. Both sides read it from the same bytes.
+
+    Raises:
+        Problems: what is wrong with it, with lines.
+    """
+    return parse_contract(path.read_bytes(), source=source)
+
+
+def _write_contract(contract: Path | None, target: Path) -> None:
+    try:
+        raw = (
+            contract_text(default_contract()).encode()
+            if contract is None
+            else contract.read_bytes()
+        )
+    except OSError as error:
+        raise BadInput(
+            "the contract cannot be read", where=str(contract), found=error.strerror or str(error)
+        ) from error
+    target.write_bytes(raw)
+
+
+def _compute(
+    ledger: Path, contract: FailureContract, question: Question, builders: Builders
+) -> tuple[Report, TreeHead, Question]:
+    with open_store(ledger, create=False) as store:
+        head = store.head()
+        question = replace(question, run=chosen_run(store, question.run))
+        events = events_of_run(store, question.run)
+    question = replace(question, as_of_us=last_instant_us(events, now_us=question.as_of_us))
+    return (
+        build_report(events, contract, question=question, head=head, builders=builders),
+        head,
+        question,
+    )
+
+
+def _manifest(question: Question, contract: FailureContract, folder: Path) -> Manifest:
+    return Manifest(
+        schema=SCHEMA,
+        version=question.version,
+        command=question.command,
+        run=question.run,
+        as_of_us=question.as_of_us,
+        ledger=question.ledger,
+        contract_is_declared=not contract.is_assumed,
+        files=describe_files(folder),
+    )

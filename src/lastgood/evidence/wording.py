@@ -1,0 +1,160 @@
+"""How a number, a cell and a time read, in the terminal and on the page alike.
+
+Every way from a figure to a reader's eye passes `check_renderable` here, so that a projection without its
+condition or a rate without its companions is refused by each renderer, not only by `base.figures.render`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Final
+
+from lastgood.base.figures import Figure, check_renderable, format_interval, format_value
+from lastgood.base.units import (
+    US_PER_H,
+    US_PER_MIN,
+    US_PER_MS,
+    US_PER_S,
+    format_duration,
+    format_number,
+)
+from lastgood.evidence.report import Cell, Table
+
+NOT_OBSERVED: Final = "not observed"
+NOTHING: Final = "–"
+SCALES_US: Final = {"us": 1, "ms": US_PER_MS, "s": US_PER_S, "min": US_PER_MIN, "h": US_PER_H}
+"""Units that a column of durations may declare."""
+
+STATES: Final = {
+    "held": "held",
+    "not_held": "not held",
+    "unknown": "unknown",
+    "nothing": "nothing to judge",
+}
+SIGNS: Final = {"held": "✓", "not_held": "✗", "unknown": "?", "nothing": "·"}
+"""Drawn beside the word, never in its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellText:
+    """A cell as text; `kind` is printed beside it unless its column already says so."""
+
+    text: str
+    kind: str | None = None
+    detail: str = ""
+    is_number: bool = False
+    is_missing: bool = False
+
+
+def value_text(figure: Figure) -> str:
+    """Value and unit, such as `3.09 h` or `not observed`, after the check that it may be shown."""
+    check_renderable(figure)
+    return format_value(figure)
+
+
+def kind_text(figure: Figure) -> str:
+    """The kind to print beside the value; nothing beside `not observed`, which is no number."""
+    return "" if figure.value is None else str(figure.kind)
+
+
+def detail_text(figure: Figure) -> str:
+    """What a reader must know to use the number: interval, n, exposure, assumptions, source."""
+    check_renderable(figure)
+    parts = [
+        format_interval(figure),
+        f"n = {figure.n:,}" if figure.n is not None else None,
+        f"at risk: {figure.exposure}" if figure.exposure else None,
+        f"from {', '.join(figure.kinds)}" if len(figure.kinds) > 1 else None,
+        f"assumes {'; '.join(figure.assumptions)}" if figure.assumptions else None,
+        f"if {figure.condition}; observed {figure.source_window}; extrapolated {format_number(figure.extrapolation)} times"
+        if figure.condition and figure.extrapolation
+        else None,
+        *(f"{c.name} {value_text(c)} {c.kind}" for c in figure.companions),
+        figure.source or None,
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def column_kind(table: Table, index: int) -> str | None:
+    """The one kind that all figures of a column share, for its header; None when mixed or without figures."""
+    cells = (row[index] for row in table.rows)
+    kinds = {str(c.kind) for c in cells if isinstance(c, Figure) and c.value is not None}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def table_texts(table: Table) -> list[list[CellText]]:
+    """Every cell as text; durations of a column share one unit and one number of decimals."""
+    columns = [_column_texts(table, index) for index in range(len(table.columns))]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _column_texts(table: Table, index: int) -> list[CellText]:
+    cells = [row[index] for row in table.rows]
+    column = table.columns[index]
+    shared = column_kind(table, index)
+    scale_us = SCALES_US.get(column.unit.rpartition(" ")[2])  # `device h` scales as `h` does
+    is_scaled = scale_us is not None
+    values = [
+        c.value / scale_us
+        for c in cells
+        if is_scaled and isinstance(c, Figure) and c.value is not None and c.unit == "us"
+    ]
+    decimals = _decimals(values)
+    return [
+        _cell_text(c, unit=column.unit, scale_us=scale_us, decimals=decimals, shared=shared)
+        for c in cells
+    ]
+
+
+def _cell_text(
+    cell: Cell, *, unit: str, scale_us: int | None, decimals: int, shared: str | None
+) -> CellText:
+    if cell is None:
+        return CellText(text=NOTHING, is_missing=True)
+    if isinstance(cell, str):
+        return CellText(text=cell)
+    kind = None if shared else str(cell.kind)
+    if cell.value is None:
+        return CellText(text=NOT_OBSERVED, detail=detail_text(cell), is_missing=True)
+    if scale_us is not None and cell.unit == "us":
+        text = f"{cell.value / scale_us:,.{decimals}f}"
+    elif unit and unit == cell.unit:
+        text = f"{cell.value:,}" if isinstance(cell.value, int) else format_number(cell.value)
+    else:
+        text = format_value(cell)
+    return CellText(text=text, kind=kind, detail=detail_text(cell), is_number=True)
+
+
+def _decimals(values: list[float]) -> int:
+    """Decimals that give the smallest non-zero value three significant digits, at most three."""
+    smallest = min((abs(v) for v in values if v), default=1.0)
+    return next((d for d, at_least in enumerate((100.0, 10.0, 1.0)) if smallest >= at_least), 3)
+
+
+def instant_text(t_us: int | None, *, with_date: bool = True) -> str:
+    """Wall time in UTC with milliseconds, such as `2026-11-30 02:29:19.120 UTC`."""
+    if t_us is None:
+        return "not recorded"
+    moment = dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(microseconds=t_us)
+    text = moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1000:03d}"
+    return f"{moment:%Y-%m-%d} {text} UTC" if with_date else text
+
+
+def since_text(since_us: int | None) -> str:
+    """A distance from the onset, such as `+1.2 s`; `not recorded` where no record tells."""
+    if since_us is None:
+        return "not recorded"
+    if since_us == 0:
+        return "0 s"
+    sign = "-" if since_us < 0 else "+"
+    return f"{sign}{format_duration(abs(since_us))}"
+
+
+def data_value_text(value: str | float | None) -> str:
+    """One value of a chart's data table."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
