@@ -9,7 +9,7 @@ in it when an older reader re-encodes it (`extra`). A float in the body travels 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -40,6 +40,10 @@ class Domain(_Record):
 
     kind: str
     id: str
+
+    def __hash__(self) -> int:
+        """By kind and id, so that domains can be counted."""
+        return hash((self.kind, self.id))
 
 
 class ClockStamp(_Record):
@@ -290,3 +294,21 @@ def _check_words(plain: Mapping[str, Any]) -> None:
 
 
 _WORDS = {axis: frozenset(str(word) for word in words) for axis, words in AXES.items()}
+
+
+def time_of(event: Event) -> int:
+    """When it happened, else when it was seen, else when it was written; 0 when nobody said."""
+    for stamp_us in (event.t_occurred_us, event.t_observed_us, event.t_recorded_us):
+        if stamp_us is not None:
+            return stamp_us
+    return 0
+
+
+def in_effect(events: Iterable[Event]) -> list[Event]:
+    """The events without those that a later one supersedes, in the order of time and then of id.
+
+    Arrival order does not matter: a late event, or a shuffled import, gives the same list.
+    """
+    everything = list(events)
+    replaced = {e.links.supersedes for e in everything if e.links and e.links.supersedes}
+    return sorted((e for e in everything if e.id not in replaced), key=lambda e: (time_of(e), e.id))

@@ -1,0 +1,421 @@
+"""From events to incidents: what belongs together, by a rule with a name.
+
+The unit of every count is the incident and not the log line: one broken switch writes thousands of lines. How lines
+become incidents changes the count twofold on real fleets, so the rule is declared, has parameters, and is printed
+beside every number that rests on it. What an event itself declares (`links.incident`) always comes first.
+
+*Correlated* is an attribute: two or more members of one shared fault domain failed within a window. Two ranks of one
+host, two hosts of one rack. It says nothing about the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from lastgood.base.errors import BadInput
+from lastgood.base.units import format_duration
+from lastgood.contract.taxonomy import DomainKind, EventKind, FailureClass, Role
+from lastgood.ledger.event import Domain, Event, Verification, in_effect, time_of
+
+_MEMBERS = (DomainKind.RANK, DomainKind.DEVICE, DomainKind.HOST, DomainKind.RACK)
+"""Kinds that can be members of a larger domain, smallest first."""
+_SHARED = (
+    DomainKind.HOST, DomainKind.RACK, DomainKind.SWITCH, DomainKind.STORAGE, DomainKind.POWER, DomainKind.RELEASE,
+    DomainKind.SITE,
+)  # fmt: skip
+_BYSTANDERS = frozenset((Role.CASCADE, Role.TEARDOWN, Role.CONTEXT))
+"""Roles that follow from a failure and are no failure of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How events become incidents. Print it beside what was counted with it."""
+
+    name: str = "links"
+    gap_us: int | None = None
+    """Events without a declared incident join one when they touch the same domain of `gap_kind` within this gap;
+    None leaves them out."""
+    gap_kind: str = "host"
+    correlated_us: int = 5_000_000
+    """Two members of a shared domain that fail within this window are correlated."""
+
+    def __post_init__(self) -> None:
+        """Refuses a rule that means nothing."""
+        if (self.gap_us is not None and self.gap_us < 0) or self.correlated_us < 0:
+            raise BadInput("a grouping rule needs gaps of zero or more", found=repr(self))
+
+    def __str__(self) -> str:
+        """The rule in words."""
+        gap = (
+            ""
+            if self.gap_us is None
+            else f", unlinked events of one {self.gap_kind} within {format_duration(self.gap_us)}"
+        )
+        window = format_duration(self.correlated_us)
+        return f"{self.name}: declared incidents{gap}; correlated within {window}"
+
+
+LINKS = Rule()
+"""The default: only what events declare."""
+
+
+def by_gap(gap_us: int, *, kind: str = "host", correlated_us: int = 5_000_000) -> Rule:
+    """The rule for imported logs: events of one domain that follow each other within a gap are one incident."""
+    return Rule(name="links+gap", gap_us=gap_us, gap_kind=kind, correlated_us=correlated_us)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """One failure (or planned stop) with its times and what it cost. Null means not known."""
+
+    id: str
+    run: str | None = None
+    attempt: int | None = None
+    class_: str | None = None
+    symptom: str | None = None
+    cause: str | None = None
+    cause_status: str | None = None
+    correlated: bool = False
+    correlated_by: tuple[Domain, ...] = ()
+    """The shared domains that make it correlated."""
+    domain: tuple[Domain, ...] = ()
+    ranks: tuple[int, ...] = ()
+    """The ranks at fault."""
+    blast_radius: int | None = None
+    """How many ranks had to stop or roll back because of it."""
+    onset_us: int | None = None
+    opened_us: int | None = None
+    detected_us: int | None = None
+    diagnosed_us: int | None = None
+    isolated_us: int | None = None
+    restored_us: int | None = None
+    verified_us: int | None = None
+    closed_us: int | None = None
+    detect_us: int | None = None
+    """Durations from here on: from onset to detection,"""
+    diagnose_us: int | None = None
+    """from detection to a named culprit,"""
+    isolate_us: int | None = None
+    """from the name to the culprit's removal,"""
+    recover_us: int | None = None
+    """from the removal to a restored state,"""
+    verify_us: int | None = None
+    """from the restored state to its verification."""
+    lost_steps: int | None = None
+    lost_device_us: int | None = None
+    checkpoint_age_us: int | None = None
+    first_divergent_step: int | None = None
+    verification: Verification | None = None
+    outcome: str | None = None
+    """`recovered` or `escalated`; None while open."""
+    injected: bool | None = None
+    """True for a fault on purpose; None when the records do not say."""
+    notes: tuple[str, ...] = ()
+    event_ids: tuple[str, ...] = ()
+    """The events that it was folded from, in order of time."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while no record closes it: its durations are lower bounds, not values."""
+        return self.closed_us is None
+
+    @property
+    def is_planned(self) -> bool:
+        """True for a stop that was known in advance."""
+        return self.class_ == FailureClass.PLANNED
+
+
+def fold_incidents(events: Iterable[Event], rule: Rule = LINKS) -> list[Incident]:
+    """The incidents of these events under this rule, in order of their onset. Arrival order does not matter."""
+    groups = _group(in_effect(events), rule)
+    incidents = [_fold(name, members) for name, members in groups.items()]
+    incidents.sort(key=lambda i: (_began(i), i.id))
+    return _mark_correlated(incidents, groups, rule)
+
+
+# --- grouping -----------------------------------------------------------------------------------------
+
+
+def _group(events: Sequence[Event], rule: Rule) -> dict[str, list[Event]]:
+    groups: dict[str, list[Event]] = {}
+    recent: dict[str, tuple[str, int]] = {}  # domain id -> incident and time of its last event
+    for event in events:
+        name = event.incident or _planned_name(event, groups)
+        if name is None and rule.gap_us is not None and _is_failure(event):
+            name = _by_gap(event, rule, recent)
+        if name is not None:
+            groups.setdefault(name, []).append(event)
+    return groups
+
+
+def _planned_name(event: Event, groups: dict[str, list[Event]]) -> str | None:
+    """A planned stop without a declared incident is one of its own, from its begin to its run's next end."""
+    if event.kind == EventKind.PLANNED_BEGIN:
+        return f"planned:{event.id}"
+    if event.kind != EventKind.PLANNED_END:
+        return None
+    for name, members in reversed(groups.items()):
+        if name.startswith("planned:") and members[0].run == event.run and len(members) == 1:
+            return name
+    return None
+
+
+def _is_failure(event: Event) -> bool:
+    return (
+        event.class_ is not None
+        and event.class_ != FailureClass.PLANNED
+        and event.role not in _BYSTANDERS
+    )
+
+
+def _by_gap(event: Event, rule: Rule, recent: dict[str, tuple[str, int]]) -> str:
+    now_us = time_of(event)
+    places = [d.id for d in event.domain if d.kind == rule.gap_kind] or [f"event:{event.id}"]
+    near = [
+        recent[place][0]
+        for place in places
+        if place in recent and now_us - recent[place][1] <= (rule.gap_us or 0)
+    ]
+    name = near[0] if near else f"gap:{event.id}"
+    for place in places:
+        recent[place] = (name, now_us)
+    return name
+
+
+# --- folding ------------------------------------------------------------------------------------------
+
+
+def _fold(name: str, events: Sequence[Event]) -> Incident:
+    """One incident of its events, which are in order of time."""
+    first, last_of = events[0], {event.kind: event for event in events}
+    opened = next((e for e in events if e.kind == EventKind.INCIDENT_OPEN), None)
+    detect = next((e for e in events if e.kind == EventKind.DETECT), None)
+    closed = last_of.get(EventKind.INCIDENT_CLOSE) or last_of.get(EventKind.PLANNED_END)
+    is_planned = first.kind == EventKind.PLANNED_BEGIN
+    incident = Incident(
+        id=name,
+        run=_last(events, "run"),
+        attempt=first.attempt,
+        class_=_last(events, "class_") or (str(FailureClass.PLANNED) if is_planned else None),
+        symptom=_last(events, "symptom"),
+        cause=_last(events, "cause"),
+        cause_status=_last(events, "cause_status"),
+        domain=tuple(
+            dict.fromkeys(d for e in events for d in e.domain if e.role not in _BYSTANDERS)
+        ),
+        ranks=_culprits(events),
+        blast_radius=_blast_radius(events),
+        onset_us=_onset(first, detect),
+        opened_us=time_of(opened or first),
+        detected_us=_seen(detect) if detect else (_seen(opened) if opened else None),
+        diagnosed_us=_at(last_of.get(EventKind.DIAGNOSE)),
+        isolated_us=_at(last_of.get(EventKind.ISOLATE)),
+        restored_us=_at(last_of.get(EventKind.RESTORE)),
+        verified_us=_verified(events),
+        closed_us=_at(closed),
+        lost_steps=_lost_steps(events),
+        lost_device_us=_last(events, "lost_device_us"),
+        checkpoint_age_us=_last(events, "checkpoint_age_us"),
+        first_divergent_step=_last(events, "first_divergent_step"),
+        verification=_last(events, "verification"),
+        outcome=_outcome(events),
+        injected=_injected(events),
+        notes=_notes(events),
+        event_ids=tuple(event.id for event in events),
+    )
+    return _with_durations(incident, events)
+
+
+def _with_durations(incident: Incident, events: Sequence[Event]) -> Incident:
+    """What the events state; else the difference of the two times, when both are known and in order."""
+
+    def lasted(name: str, begin_us: int | None, end_us: int | None) -> int | None:
+        stated = _last(events, name)
+        if stated is not None:
+            return stated
+        if begin_us is None or end_us is None or end_us < begin_us:
+            return None
+        return end_us - begin_us
+
+    if incident.is_planned:
+        return incident
+    return replace(
+        incident,
+        detect_us=lasted("detect_us", incident.onset_us, incident.detected_us),
+        diagnose_us=lasted("diagnose_us", incident.detected_us, incident.diagnosed_us),
+        isolate_us=lasted("isolate_us", incident.diagnosed_us, incident.isolated_us),
+        recover_us=lasted("recover_us", incident.isolated_us, incident.restored_us),
+        verify_us=lasted("verify_us", incident.restored_us, incident.verified_us),
+    )
+
+
+def _last(events: Sequence[Event], name: str):  # noqa: ANN202 - whatever the field holds
+    return next((v for e in reversed(events) if (v := getattr(e, name)) is not None), None)
+
+
+def _at(event: Event | None) -> int | None:
+    return None if event is None else time_of(event)
+
+
+def _seen(event: Event) -> int:
+    """A detection happens when it is observed; its `t_occurred_us` is the onset."""
+    return event.t_observed_us if event.t_observed_us is not None else time_of(event)
+
+
+def _onset(first: Event, detect: Event | None) -> int | None:
+    stamps = [e.t_occurred_us for e in (first, detect) if e and e.t_occurred_us is not None]
+    return min(stamps, default=None)
+
+
+def _began(incident: Incident) -> int:
+    for stamp_us in (incident.onset_us, incident.opened_us, incident.detected_us):
+        if stamp_us is not None:
+            return stamp_us
+    return 0
+
+
+def _culprits(events: Sequence[Event]) -> tuple[int, ...]:
+    """The newest diagnosis decides; before one, whoever the first events name."""
+    for event in reversed(events):
+        named = event.body.get("culprits") if event.kind == EventKind.DIAGNOSE else None
+        if isinstance(named, list) and all(isinstance(rank, int) for rank in named):
+            return tuple(sorted(set(named)))
+    named = (e.ranks for e in events if e.ranks and e.role not in _BYSTANDERS)
+    return next(iter(named), ())
+
+
+def _blast_radius(events: Sequence[Event]) -> int | None:
+    stated = [e.body["blast_radius"] for e in events if isinstance(e.body.get("blast_radius"), int)]
+    if stated:
+        return stated[-1]
+    ranks = {rank for event in events for rank in event.ranks}
+    stopped = {
+        str(worker)
+        for event in events
+        if event.kind == EventKind.ISOLATE
+        for key in ("killed", "parked")
+        if isinstance(event.body.get(key), list)
+        for worker in event.body[key]
+    }
+    return max(len(ranks), len(stopped)) or None
+
+
+def _verified(events: Sequence[Event]) -> int | None:
+    """The last verification that accepted the state."""
+    accepted = [
+        time_of(e)
+        for e in events
+        if e.kind == EventKind.VERIFY and e.verification and is_accepted(e.verification)
+    ]
+    return accepted[-1] if accepted else None
+
+
+def is_accepted(verification: Verification) -> bool:
+    """True when the test let the state pass: bit-equal, or within the noise that was measured before."""
+    return verification.result in {"equal", "within_tolerance"}
+
+
+def _lost_steps(events: Sequence[Event]) -> int | None:
+    stated = [e.body["lost_steps"] for e in events if isinstance(e.body.get("lost_steps"), int)]
+    return stated[-1] if stated else None
+
+
+def _outcome(events: Sequence[Event]) -> str | None:
+    stated = [e.body["outcome"] for e in events if isinstance(e.body.get("outcome"), str)]
+    if stated:
+        return stated[-1]
+    if any(e.kind == EventKind.ESCALATE for e in events):
+        return "escalated"
+    return None
+
+
+def _injected(events: Sequence[Event]) -> bool | None:
+    stated = [e.body["injected"] for e in events if "injected" in e.body]
+    return bool(stated[-1]) if stated else None
+
+
+def _notes(events: Sequence[Event]) -> tuple[str, ...]:
+    notes: list[str] = []
+    for event in events:
+        for key in ("evidence", "notes", "reason", "text"):
+            value = event.body.get(key)
+            items = value if isinstance(value, list) else [value]
+            notes += [item for item in items if isinstance(item, str) and item]
+    return tuple(dict.fromkeys(notes))
+
+
+# --- correlation --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Failed:
+    """One member of a shared domain that failed."""
+
+    member: Domain
+    at_us: int
+    incident: str
+
+
+@dataclass(slots=True)
+class _Shared:
+    members: list[_Failed] = field(default_factory=list)
+
+
+def _mark_correlated(
+    incidents: Sequence[Incident], groups: dict[str, list[Event]], rule: Rule
+) -> list[Incident]:
+    shared: dict[Domain, _Shared] = {}
+    for incident in incidents:
+        if incident.is_planned:
+            continue
+        for event in groups[incident.id]:
+            if event.role in _BYSTANDERS:
+                continue
+            for domain, member in _memberships(event):
+                failed = _Failed(member, _began(incident), incident.id)
+                shared.setdefault(domain, _Shared()).members.append(failed)
+    by: dict[str, set[Domain]] = {}
+    for domain, failures in shared.items():
+        for name in _together(failures.members, rule.correlated_us):
+            by.setdefault(name, set()).add(domain)
+    return [
+        replace(
+            i, correlated=True, correlated_by=tuple(sorted(by[i.id], key=lambda d: (d.kind, d.id)))
+        )
+        if i.id in by
+        else i
+        for i in incidents
+    ]
+
+
+def _memberships(event: Event) -> list[tuple[Domain, Domain]]:
+    """(shared domain, member) pairs that the event states without doubt.
+
+    With two hosts and two ranks in one event nobody says which rank lies where, so only a kind with a single id
+    is taken to hold all the members.
+    """
+    kinds = {kind: [d for d in event.domain if d.kind == kind] for kind in DomainKind}
+    smallest = next((kind for kind in _MEMBERS if kinds[kind]), None)
+    if smallest is None:
+        return []
+    return [
+        (kinds[kind][0], member)
+        for kind in _SHARED
+        if kind != smallest and len(kinds[kind]) == 1
+        for member in kinds[smallest]
+    ]
+
+
+def _together(failures: list[_Failed], window_us: int) -> set[str]:
+    """Incidents in which, within the window, at least two different members failed."""
+    failures = sorted(failures, key=lambda f: (f.at_us, f.incident, f.member.kind, f.member.id))
+    found: set[str] = set()
+    start = 0
+    for end in range(len(failures)):
+        while failures[end].at_us - failures[start].at_us > window_us:
+            start += 1
+        near = failures[start : end + 1]
+        if len({f.member for f in near}) > 1:
+            found |= {f.incident for f in near}
+    return found

@@ -1,0 +1,345 @@
+"""What the records of one run claim about its time: steps, incidents, sections, starts and ends.
+
+Reads events in order of time and turns them into claims (state, from, to) that `walltime` lays over each other. A
+record whose partner is missing is closed by a rule and marked as inferred: an attempt without an end ends where the
+next one starts, a section ends at the next detection, an incident that nobody closed ends with the next step that was
+completed after it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from lastgood.contract.taxonomy import EventKind
+from lastgood.ledger.event import Event, time_of
+from lastgood.ledger.incident import is_accepted
+
+if TYPE_CHECKING:
+    from lastgood.ledger.walltime import WallTimeRules
+
+SECTION_STATES = frozenset(("warmup", "checkpoint.blocking", "productive", "planned"))
+"""What a declared section may be; anything else is left unknown."""
+
+# After which event an incident is in which state, until its next one.
+_PHASES: dict[str, str] = {
+    EventKind.DETECT: "down.diagnose",
+    EventKind.DIAGNOSE: "down.isolate",
+    EventKind.ISOLATE: "down.restart",
+    EventKind.RESTORE_BEGIN: "restore",
+    EventKind.RESTORE: "down.verify",
+    EventKind.VERIFY: "down.verify",
+}
+_PHASE_ORDER = {
+    kind: at
+    for at, kind in enumerate((EventKind.INCIDENT_OPEN, *_PHASES, EventKind.INCIDENT_CLOSE))
+}
+
+
+_MARKS = frozenset(
+    (EventKind.RUN_START, EventKind.RUN_END, EventKind.ATTEMPT_START, EventKind.ATTEMPT_END)
+)
+
+
+class Claim(NamedTuple):
+    """One piece of evidence: the run was in this state from here to there."""
+
+    state: str
+    start_us: int
+    end_us: int
+    is_inferred: bool = False
+
+
+@dataclass(slots=True)
+class Execution:
+    """One execution of one step. Step k turns state k-1 into state k; a number may be executed again."""
+
+    step: int
+    start_us: int
+    end_us: int
+    attempt: int | None
+    is_first: bool
+    """The first of its attempt: compiles and warm caches make it no measure of the others."""
+    is_lost: bool = False
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Everything that was read about one run."""
+
+    start_us: int
+    end_us: int
+    claims: list[Claim] = field(default_factory=list)
+    executions: list[Execution] = field(default_factory=list)
+    step_us_median: int | None = None
+    clamped_count: int = 0
+
+
+def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRules) -> Timeline:
+    """The claims of one run's events, which come in order of time. Records after `as_of_us` are not read."""
+    known = [event for event in events if time_of(event) <= as_of_us]
+    timeline = Timeline(start_us=as_of_us, end_us=as_of_us)
+    if not known:
+        return timeline
+    timeline.executions, timeline.clamped_count = _executions(known, as_of_us)
+    timeline.start_us, timeline.end_us = _life(known, timeline.executions, as_of_us)
+    _mark_lost(timeline.executions, known)
+    timeline.step_us_median = _median_us(timeline.executions)
+    timeline.claims = [
+        *_step_claims(timeline, rules),
+        *_start_claims(known, timeline),
+        *_attempt_claims(known, timeline),
+        *_incident_claims(known, timeline),
+        *_pair_claims(known, timeline),
+        *(Claim("excluded", start, end) for start, end in rules.excluded),
+    ]
+    return timeline
+
+
+def _life(
+    events: Sequence[Event], executions: Sequence[Execution], as_of_us: int
+) -> tuple[int, int]:
+    """From the first record to the last end, or to `as_of` while the last start has no end."""
+    start_us = min([time_of(events[0]), *(e.start_us for e in executions)])
+    marks = [e for e in events if e.kind in {EventKind.RUN_START, EventKind.RUN_END}]
+    if marks and marks[-1].kind == EventKind.RUN_END:
+        return start_us, max(start_us, time_of(marks[-1]))
+    return start_us, as_of_us
+
+
+# --- steps --------------------------------------------------------------------------------------------
+
+
+def _executions(events: Sequence[Event], as_of_us: int) -> tuple[list[Execution], int]:
+    """Every execution of every step in order of time, and how many contradicted themselves."""
+    found: list[Execution] = []
+    clamped = 0
+    for event in events:
+        if event.kind != EventKind.STEP:
+            continue
+        first, ended, began = (
+            event.body.get("first"),
+            event.body.get("ended_us"),
+            event.body.get("began_us"),
+        )
+        if not (isinstance(first, int) and isinstance(ended, list) and isinstance(began, int)):
+            clamped += 1
+            continue
+        for offset, end_us in enumerate(ended):
+            if not isinstance(end_us, int) or end_us < began:
+                clamped += 1  # a clock that went back: the step happened, its length is not known
+                end_us = began
+            if end_us <= as_of_us:
+                found.append(
+                    Execution(first + offset, began, end_us, event.attempt, is_first=False)
+                )
+            began = end_us
+    found.sort(key=lambda e: (e.end_us, e.step))
+    before: Execution | None = None
+    for execution in found:
+        execution.is_first = before is None or before.attempt != execution.attempt
+        if before and not execution.is_first and before.step + 1 == execution.step:
+            # Two chunks of one attempt: what lies between them is the loader, as it is inside a chunk.
+            execution.start_us = min(execution.start_us, before.end_us)
+        before = execution
+    return found, clamped
+
+
+def _mark_lost(executions: Sequence[Execution], events: Sequence[Event]) -> None:
+    """Marks what no longer counts: a step that ran again, and what lies behind an accepted restore."""
+    turns: list[tuple[int, int, int]] = [(e.end_us, 1, at) for at, e in enumerate(executions)]
+    for event in events:
+        target = event.body.get("target") if event.kind == EventKind.VERIFY else None
+        accepted = event.verification is not None and is_accepted(event.verification)
+        if isinstance(target, int) and accepted:
+            turns.append((time_of(event), 0, target))
+    standing: list[Execution] = []
+    for _, is_step, value in sorted(turns):
+        if is_step:
+            newest = executions[value]
+            while standing and standing[-1].step >= newest.step:
+                standing.pop().is_lost = True
+            standing.append(newest)
+        else:
+            while standing and standing[-1].step > value:
+                standing.pop().is_lost = True
+
+
+def _median_us(executions: Sequence[Execution]) -> int | None:
+    lengths = [e.end_us - e.start_us for e in executions if not e.is_lost and not e.is_first]
+    return round(statistics.median(lengths)) if lengths else None
+
+
+def _step_claims(timeline: Timeline, rules: WallTimeRules) -> Iterable[Claim]:
+    """Productive or lost, and on top of it the excess of a step that took far too long."""
+    median_us = timeline.step_us_median
+    for execution in timeline.executions:
+        start_us, end_us = execution.start_us, execution.end_us
+        yield Claim("lost" if execution.is_lost else "productive", start_us, end_us)
+        if median_us is None or execution.is_first:
+            continue
+        normal_us, took_us = start_us + median_us, end_us - start_us
+        if took_us > rules.stall_factor * median_us and took_us - median_us >= rules.stall_us_min:
+            yield Claim("stall", normal_us, end_us)
+        elif rules.degraded_factor is not None and took_us > rules.degraded_factor * median_us:
+            yield Claim("degraded.excess", normal_us, end_us)
+
+
+def _last_end_before(timeline: Timeline, at_us: int) -> int | None:
+    """End of the last step that was complete at that moment."""
+    ends = timeline.executions
+    at = bisect.bisect_right(ends, at_us, key=lambda e: e.end_us)
+    return ends[at - 1].end_us if at else None
+
+
+# --- starts and ends ----------------------------------------------------------------------------------
+
+
+def _start_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:
+    """From a start of the run or of an attempt to its first step: warm-up. From an end to the next start: schedule."""
+    begins = sorted(e.start_us for e in timeline.executions if e.is_first)
+    starts = [e for e in events if e.kind in {EventKind.RUN_START, EventKind.ATTEMPT_START}]
+    for at, start in enumerate(starts):
+        start_us = time_of(start)
+        next_us = time_of(starts[at + 1]) if at + 1 < len(starts) else timeline.end_us
+        first_us = next((begin for begin in begins if begin >= start_us), None)
+        if first_us is not None and (first_us <= next_us or start.kind == EventKind.RUN_START):
+            yield Claim("warmup", start_us, first_us)
+        else:
+            yield Claim("warmup", start_us, max(start_us, next_us), is_inferred=True)
+    ended: Event | None = None
+    for event in events:
+        if event.kind == EventKind.RUN_END:
+            ended = event
+        elif event.kind == EventKind.RUN_START and ended is not None:
+            yield Claim("down.schedule", time_of(ended), time_of(event))
+            ended = None
+
+
+def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:
+    """A new start without any record of a detection: the time before it was down all the same."""
+    detections = [_seen(e) for e in events if e.kind == EventKind.DETECT]
+    before: Event | None = None
+    for event in (e for e in events if e.kind in _MARKS):
+        start_us, last_us = time_of(event), _last_end_before(timeline, time_of(event))
+        if before is None or event.kind in {EventKind.RUN_END, EventKind.ATTEMPT_END}:
+            before = event
+            continue
+        if before.kind == EventKind.ATTEMPT_END:
+            yield Claim("down.restart", time_of(before), start_us)
+        elif (
+            before.kind != EventKind.RUN_END and last_us is not None and last_us >= time_of(before)
+        ):
+            # What ran before has no end: nobody noticed until somebody started anew.
+            if not any(last_us <= detected_us <= start_us for detected_us in detections):
+                yield Claim("down.detect", last_us, start_us, is_inferred=True)
+        before = event
+
+
+def _pair_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:
+    """Sections and planned stops. What was never ended ends where the run visibly went on to something else."""
+    open_sections: dict[str, Event] = {}
+    planned: Event | None = None
+    closers = {EventKind.ATTEMPT_START, EventKind.DETECT, EventKind.RUN_START, EventKind.RUN_END}
+    for event in events:
+        if event.kind == EventKind.SECTION_BEGIN:
+            open_sections[_section(event)] = event
+        elif event.kind == EventKind.SECTION_END:
+            begin = open_sections.pop(_section(event), None)
+            if begin is not None:
+                yield from _section_claim(begin, time_of(event), is_inferred=False)
+        elif event.kind == EventKind.PLANNED_BEGIN:
+            planned = planned or event
+        elif event.kind == EventKind.PLANNED_END and planned is not None:
+            yield Claim("planned", time_of(planned), time_of(event))
+            planned = None
+        elif event.kind in closers:
+            for begin in open_sections.values():
+                yield from _section_claim(begin, time_of(event), is_inferred=True)
+            open_sections.clear()
+            if planned is not None and event.kind in {EventKind.RUN_START, EventKind.RUN_END}:
+                yield Claim("planned", time_of(planned), time_of(event), is_inferred=True)
+                planned = None
+    for begin in open_sections.values():
+        yield from _section_claim(begin, timeline.end_us, is_inferred=True)
+    if planned is not None:
+        yield Claim("planned", time_of(planned), timeline.end_us, is_inferred=True)
+
+
+def _section(event: Event) -> str:
+    return f"{event.attempt}/{event.body.get('name')}"
+
+
+def _section_claim(begin: Event, end_us: int, *, is_inferred: bool) -> Iterable[Claim]:
+    state = begin.body.get("state")
+    if state in SECTION_STATES:
+        yield Claim(state, time_of(begin), end_us, is_inferred)
+
+
+# --- incidents ----------------------------------------------------------------------------------------
+
+
+def _incident_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:
+    by_incident: dict[str, list[Event]] = {}
+    for event in events:
+        if event.incident is not None and event.kind in _PHASE_ORDER:
+            by_incident.setdefault(event.incident, []).append(event)
+    quiet = {EventKind.INCIDENT_CLOSE, EventKind.ATTEMPT_START, EventKind.RUN_START}
+    marks_us = sorted(time_of(e) for e in events if e.kind in quiet)
+    for members in by_incident.values():
+        members.sort(key=lambda e: (_seen(e), _PHASE_ORDER[EventKind(e.kind)], e.id))
+        yield from _one_incident(members, timeline, marks_us)
+
+
+def _one_incident(
+    events: Sequence[Event], timeline: Timeline, marks_us: Sequence[int]
+) -> Iterable[Claim]:
+    """Last completed step to detection, then phase by phase to the close."""
+    first = next((e for e in events if e.kind == EventKind.DETECT), events[0])
+    detected_us = _seen(first)
+    yield Claim("down.detect", _progress_ended(first, timeline, marks_us), detected_us)
+    phase, since_us = _PHASES[EventKind.DETECT], detected_us
+    for event in events:
+        at_us = _seen(event)
+        if at_us < detected_us:
+            continue
+        yield Claim(phase, since_us, at_us)
+        if event.kind == EventKind.INCIDENT_CLOSE:
+            return
+        phase, since_us = _PHASES.get(EventKind(event.kind), phase), at_us
+    yield Claim(phase, since_us, _resumed(timeline, since_us), is_inferred=True)
+
+
+def _progress_ended(detect: Event, timeline: Timeline, marks_us: Sequence[int]) -> int:
+    """The last completed step before the detection.
+
+    When none was completed since the last start (or the last closed incident), progress ended at the onset: the
+    time before it belongs to that start.
+    """
+    detected_us = _seen(detect)
+    at = bisect.bisect_right(marks_us, detected_us)
+    mark_us = marks_us[at - 1] if at else timeline.start_us
+    last_us = _last_end_before(timeline, detected_us)
+    if last_us is not None and last_us >= mark_us:
+        return last_us
+    onset_us = detected_us if detect.t_occurred_us is None else detect.t_occurred_us
+    return min(detected_us, max(mark_us, onset_us))
+
+
+def _resumed(timeline: Timeline, after_us: int) -> int:
+    """Begin of the first step that began after this moment, or the end of the run: nobody closed the incident."""
+    begins = (e.start_us for e in timeline.executions if e.is_first and e.start_us >= after_us)
+    return min(begins, default=timeline.end_us)
+
+
+def _seen(event: Event) -> int:
+    """A detection happens when it is observed; its `t_occurred_us` is the onset."""
+    if (
+        event.kind in {EventKind.DETECT, EventKind.INCIDENT_OPEN}
+        and event.t_observed_us is not None
+    ):
+        return event.t_observed_us
+    return time_of(event)
