@@ -14,7 +14,7 @@ from lastgood.recovery.case import record
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.escalation import escalate
 from lastgood.recovery.last_good import StateKey, Trust, choose, key_of
-from lastgood.recovery.messages import Assign, Kill, ReadCatalogue, Replayed, ReplayOutcome, Restored, Revoke, Tier
+from lastgood.recovery.messages import Assign, Candidate, Kill, ReadCatalogue, Replayed, ReplayOutcome, Restored, Revoke, Tier
 from lastgood.recovery.policy import LoopPhase, OnTimeout
 from lastgood.recovery.quarantine import evicted_workers
 from lastgood.recovery.turn import Turn
@@ -29,7 +29,6 @@ _LIVING = (Standing.ACTIVE, Standing.PARKED)
 
 def isolate(turn: Turn, *, culprits: Iterable[int] = (), is_hard: bool = False) -> None:
     """-> ISOLATING: kills what must leave the next attempt and tells the survivors to leave the generation."""
-    _settle_target(turn)
     case = turn.open_case
     first = turn.phase is LoopPhase.SUSPECT
     if first:
@@ -106,6 +105,7 @@ def _kill(turn: Turn, workers: Iterable[str]) -> None:
 
 def _restore(turn: Turn) -> None:
     """ISOLATING -> RESTORING: records the isolation and asks what could be restored."""
+    _settle_target(turn)
     isolated_us = turn.now_us - turn.state.entered_us
     turn.enter(LoopPhase.RESTORING)
     turn.change(case=turn.open_case.for_next_attempt())
@@ -153,6 +153,7 @@ def advance_restoring(turn: Turn) -> None:
 
 
 def _plan(turn: Turn) -> None:
+    _mark_tainted(turn)
     case = turn.open_case
     assert case.catalogue is not None
     spent = frozenset(
@@ -169,6 +170,21 @@ def _plan(turn: Turn) -> None:
         escalate(turn, "no state is left that may be restored")
         return
     turn.change_case(plan=choice.plan, target=choice.candidate)
+
+
+def _mark_tainted(turn: Turn) -> None:
+    """States that are not strictly older than the divergent step are written off, whatever tier keeps them."""
+    case = turn.open_case
+    if case.below_step is None:
+        return
+    book = turn.state.trust
+    for state in case.catalogue or ():
+        is_newer = state.step >= case.below_step and book.is_current(state, published_step=case.published_step)
+        if is_newer and book.trust_of(state) is not Trust.TAINTED:
+            book = book.marked(key_of(state), Trust.TAINTED)
+            reason = f"not older than the first divergent step {case.below_step}"
+            say_trust(turn, state.step, state.tier, Trust.TAINTED, reason=reason)
+    turn.change(trust=book)
 
 
 def _assign(turn: Turn) -> None:
@@ -221,16 +237,32 @@ def _verify(turn: Turn) -> None:
 
 
 def take_answer(turn: Turn, answer: Restored | Replayed) -> None:
-    """Keeps what a rank of the newest generation answered; older generations have no say."""
+    """Keeps what a rank of the newest generation answered; older generations have no say.
+
+    An answer may come late, when another fault has ended the attempt already. A bad one still counts
+    against the state; a good one has no value any more.
+    """
     case = turn.case
-    if case is None or not case.is_assigned or answer.generation != turn.state.generation:
+    if case is None or answer.generation != turn.state.generation or not 0 <= answer.rank < turn.state.world:
         return
-    if not 0 <= answer.rank < turn.state.world or turn.phase not in (LoopPhase.RESTORING, LoopPhase.VERIFYING):
-        return
-    if isinstance(answer, Restored):
+    if not case.is_assigned:
+        if _is_bad(answer) and case.last_target is not None:
+            _fail_state(turn, case.last_target, reason="a late answer", symptom=_symptom(answer), ranks=(answer.rank,))
+            turn.change_case(plan=None, target=None)
+    elif isinstance(answer, Restored):
         turn.change_case(restored={**case.restored, answer.rank: answer})
-    elif case.plan is not None:
+    else:
         turn.change_case(replayed={**case.replayed, answer.rank: answer})
+
+
+def _is_bad(answer: Restored | Replayed) -> bool:
+    if isinstance(answer, Restored):
+        return not answer.is_intact
+    return answer.outcome is ReplayOutcome.DIFFERENT
+
+
+def _symptom(answer: Restored | Replayed) -> Symptom:
+    return Symptom.SNAPSHOT_MISMATCH if isinstance(answer, Restored) else Symptom.REPLAY_MISMATCH
 
 
 # --- what goes wrong on the way -------------------------------------------------------------------
@@ -239,25 +271,24 @@ def take_answer(turn: Turn, answer: Restored | Replayed) -> None:
 def take_new_fault(turn: Turn, assessment: Assessment) -> None:
     """A verdict while an incident is open belongs to it: more culprits, an older divergent step."""
     case = turn.open_case
+    world = turn.state.world
     divergent = [s for s in (case.below_step, assessment.first_divergent_step) if s is not None]
-    turn.change_case(below_step=min(divergent, default=None))
-    named = [r for r in assessment.culprits if r < turn.state.world and r not in case.culprits]
-    living = [r for r in assessment.culprits if r < turn.state.world and turn.crew.of(turn.crew.serving[r]) in _LIVING]
+    named = tuple(r for r in assessment.culprits if r < world and r not in case.culprits)
+    living = [r for r in assessment.culprits if r < world and turn.crew.of(turn.crew.serving[r]) in _LIVING]
+    turn.change_case(below_step=min(divergent, default=None), culprits=tuple(sorted({*case.culprits, *named})))
     if named:
-        turn.note("another fault in the same incident", {"evidence": list(assessment.evidence)}, ranks=tuple(named))
+        turn.note("another fault in the same incident", {"evidence": list(assessment.evidence)}, ranks=named)
     if turn.phase is LoopPhase.SUSPECT:
         wider = tuple(sorted({*case.diagnosis.culprits, *assessment.culprits}))
-        turn.change_case(
-            culprits=tuple(sorted({*case.culprits, *named})), diagnosis=replace(case.diagnosis, culprits=wider)
-        )
+        turn.change_case(diagnosis=replace(case.diagnosis, culprits=wider))
     elif turn.phase is LoopPhase.ISOLATING:
-        turn.change_case(culprits=tuple(sorted({*case.culprits, *named})))
         _kill(turn, [turn.crew.serving[r] for r in living])
     elif case.is_assigned or living:
         retry(turn, culprits=living, reason=str(assessment.symptom))
-    elif assessment.symptom is Symptom.PROCESS_EXIT:
-        # A parked survivor ended while a new generation was waited for: one more rank to fill.
-        turn.change_case(culprits=tuple(sorted({*case.culprits, *named})))
+    else:
+        # Nothing to isolate, but a plan that waits for workers may have been made for a state that is now
+        # known to be wrong: it is made again.
+        turn.change_case(plan=None, target=None)
 
 
 def retry(turn: Turn, *, culprits: Iterable[int], reason: str, is_hard: bool = False) -> None:
@@ -269,23 +300,30 @@ def retry(turn: Turn, *, culprits: Iterable[int], reason: str, is_hard: bool = F
 
 
 def _settle_target(turn: Turn) -> None:
-    """A rank that already came out different is heard, even when another fault ends the attempt first."""
+    """A rank that already answered badly is heard, even when another fault ended the attempt first."""
     case = turn.open_case
-    if not case.is_assigned or case.target_key in case.failed:
+    if not case.is_assigned or case.target is None or case.target_key in case.failed:
         return
-    different = tuple(r for r, a in sorted(case.replayed.items()) if a.outcome is ReplayOutcome.DIFFERENT)
-    if different:
-        words = f"replay differs on ranks {list(different)}, the others did not finish"
-        give_up_target(turn, reason=words, symptom=Symptom.REPLAY_MISMATCH, ranks=different)
+    bad = [a for a in (*case.restored.values(), *case.replayed.values()) if _is_bad(a)]
+    if bad:
+        ranks = tuple(sorted({a.rank for a in bad}))
+        reason = f"bad answers of ranks {list(ranks)}, the others did not finish"
+        _fail_state(turn, case.target, reason=reason, symptom=_symptom(bad[0]), ranks=ranks)
 
 
 def give_up_target(turn: Turn, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...] = ()) -> None:
     """The state whose trust was to be decided did not hold: it is suspect and never tried again here."""
-    case = turn.open_case
-    assert case.target is not None and case.target_key is not None
-    turn.change(trust=turn.state.trust.marked(key_of(case.target), Trust.SUSPECT))
-    turn.change_case(failed=case.failed | {case.target_key})
-    _say_suspect(turn, case.target.step, case.target.tier, reason=reason, symptom=symptom, ranks=ranks)
+    target = turn.open_case.target
+    assert target is not None
+    _fail_state(turn, target, reason=reason, symptom=symptom, ranks=ranks)
+
+
+def _fail_state(
+    turn: Turn, state: Candidate, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...]
+) -> None:
+    turn.change(trust=turn.state.trust.marked(key_of(state), Trust.SUSPECT))
+    turn.change_case(failed=turn.open_case.failed | {(state.step, state.tier)})
+    say_trust(turn, state.step, state.tier, Trust.SUSPECT, reason=reason, symptom=symptom, ranks=ranks)
 
 
 def _drop_broken(turn: Turn, broken: tuple[Restored, ...]) -> None:
@@ -296,8 +334,8 @@ def _drop_broken(turn: Turn, broken: tuple[Restored, ...]) -> None:
         bad_step = case.plan.restore_step if answer.bad_step is None else answer.bad_step
         if bad_step != case.plan.target_step:
             _mark_listed(turn, step=bad_step, tier=case.plan.tier)
-            _say_suspect(
-                turn, bad_step, case.plan.tier, reason=f"re-read bytes differ: {answer.detail}",
+            say_trust(
+                turn, bad_step, case.plan.tier, Trust.SUSPECT, reason=f"re-read bytes differ: {answer.detail}",
                 symptom=Symptom.SNAPSHOT_MISMATCH, ranks=(answer.rank,),
             )
     words = "; ".join(f"rank {a.rank}: {a.detail or 're-read bytes differ'}" for a in broken)
@@ -315,9 +353,17 @@ def _mark_listed(turn: Turn, *, step: int, tier: Tier) -> None:
     turn.change_case(failed=turn.open_case.failed | {(step, tier)})
 
 
-def _say_suspect(
-    turn: Turn, step: int, tier: Tier, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...]
+def say_trust(
+    turn: Turn,
+    step: int,
+    tier: Tier,
+    trust: Trust,
+    *,
+    reason: str,
+    symptom: Symptom | None = None,
+    ranks: tuple[int, ...] = (),
 ) -> None:
+    """Records what a state is worth from now on."""
     turn.say(
         record(
             turn.open_case,
@@ -328,7 +374,7 @@ def _say_suspect(
             class_="sdc" if symptom is not None else None,
             ranks=ranks,
             first_divergent_step=turn.open_case.below_step,
-            body={"step": step, "tier": tier.value, "state": Trust.SUSPECT.value, "reason": reason},
+            body={"step": step, "tier": tier.value, "state": trust.value, "reason": reason},
         )
     )
 

@@ -42,6 +42,8 @@ class Case:
     catalogue: tuple[Candidate, ...] | None = None
     """The answer to `ReadCatalogue` of the present attempt; None while it is awaited."""
     target: Candidate | None = None
+    last_target: Candidate | None = None
+    """The state of the attempt before: a late bad answer still counts against it."""
     plan: RestorePlan | None = None
     is_assigned: bool = False
     failed: frozenset[tuple[int, Tier]] = frozenset()
@@ -60,7 +62,14 @@ class Case:
     def for_next_attempt(self) -> Case:
         """The case with what belongs to one attempt cleared; what was learned stays."""
         return replace(
-            self, catalogue=None, target=None, plan=None, is_assigned=False, restored={}, replayed={}
+            self,
+            catalogue=None,
+            target=None,
+            last_target=self.target,
+            plan=None,
+            is_assigned=False,
+            restored={},
+            replayed={},
         )
 
     @property

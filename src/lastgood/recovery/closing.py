@@ -32,7 +32,7 @@ def _accept(turn: Turn, finding: ReplayFinding) -> None:
     step = case.plan.target_step
     verify_us = turn.now_us - turn.state.entered_us
     book = turn.state.trust.marked(key_of(case.target), Trust.VERIFIED)
-    book = book.resumed(generation=generation, step=step)
+    book = book.resumed(generation=generation, step=step, at_us=turn.now_us)
     turn.enter(LoopPhase.RUNNING)
     case = turn.open_case
     verification = verification_of(case)

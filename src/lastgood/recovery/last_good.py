@@ -43,6 +43,7 @@ class Resumption(NamedTuple):
 
     generation: int
     step: int
+    at_us: int
 
 
 class Choice(NamedTuple):
@@ -66,10 +67,10 @@ class TrustBook:
             return self
         return replace(self, marks={**self.marks, key: trust})
 
-    def resumed(self, *, generation: int, step: int) -> TrustBook:
+    def resumed(self, *, generation: int, step: int, at_us: int) -> TrustBook:
         """The book after the run went on from `step`; marks of abandoned states are dropped with them."""
         kept = tuple(r for r in self.resumptions if r.step < step)
-        book = replace(self, resumptions=(*kept, Resumption(generation, step)))
+        book = replace(self, resumptions=(*kept, Resumption(generation, step, at_us)))
         marks = {key: trust for key, trust in self.marks.items() if key.step <= step or key.generation is None}
         return replace(book, marks=marks)
 
@@ -87,12 +88,20 @@ class TrustBook:
         return self.marks.get(key_of(candidate), Trust.COMPLETE)
 
     def is_current(self, candidate: Candidate, *, published_step: int) -> bool:
-        """Whether the state belongs to the history that the run is on."""
-        if not self.resumptions:
-            return True
-        if candidate.generation is None:
-            return candidate.step <= published_step
-        return all(candidate.step <= r.step for r in self.resumptions if r.generation > candidate.generation)
+        """Whether the state belongs to the history that the run is on.
+
+        Known by its generation, else by its time; a state of which neither is known is taken for older than
+        every resumption, except a slot that `Progress` vouches for (publishing a step overwrites its slot).
+        """
+        if candidate.generation is not None:
+            since = [r for r in self.resumptions if r.generation > candidate.generation]
+        elif candidate.published_us is not None:
+            since = [r for r in self.resumptions if r.at_us > candidate.published_us]
+        elif candidate.tier is Tier.SLOT and candidate.step <= published_step:
+            since = []
+        else:
+            since = list(self.resumptions)
+        return all(candidate.step <= r.step for r in since)
 
 
 def key_of(candidate: Candidate) -> StateKey:

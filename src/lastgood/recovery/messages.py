@@ -47,10 +47,11 @@ class Candidate:
     locator: str = ""
     """Path of a checkpoint; empty for slots."""
     generation: int | None = None
-    """Generation in which it was published. None: unknown; then a state newer than the newest `Progress`
-    counts as left over from an abandoned history and is not restored."""
+    """Generation in which its bytes were computed. A state newer than the step that a later generation
+    resumed from belongs to an abandoned history and is never restored."""
     published_us: int | None = None
-    """When it was published, on the loop's clock; gives the checkpoint age of an incident."""
+    """When all ranks had published the state, on the loop's clock: for a checkpoint the time of its step, not
+    of its file. Gives the checkpoint age, and stands in for an unknown generation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,7 @@ class World:
         self.spare_count = rng.choice([0, 1, 1, 2])
         self.step_us = rng.choice([100_000, 200_000, 400_000])
         self.knows_generations = rng.random() < 0.5
+        self.knows_times = rng.random() < 0.5
         self.is_noisy = rng.random() < 0.2
         self.tape = (
             tuple(tape)
@@ -275,7 +276,7 @@ class World:
             has_predecessor=has_predecessor,
             locator=locator,
             generation=min(c.generation for c in copies) if self.knows_generations else None,
-            published_us=max(c.published_us for c in copies),
+            published_us=max(c.published_us for c in copies) if self.knows_times else None,
         )
 
     # --- a new generation -------------------------------------------------------------------------
