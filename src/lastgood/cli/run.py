@@ -1,0 +1,122 @@
+"""`lastgood run`: a training script under supervision, with torchrun's flag names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lastgood.base.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from lastgood.signals.limits import Limits
+
+_OTHER_HOSTS = {
+    "nnodes": "one host for now",
+    "node_rank": "one host for now",
+    "rdzv_backend": "no rendezvous: the ranks meet through a file of the run",
+    "rdzv_endpoint": "no rendezvous: the ranks meet through a file of the run",
+    "master_addr": "no master: the store is never inside rank 0",
+    "master_port": "no master: the store is never inside rank 0",
+}
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--nproc-per-node", "--nproc_per_node", "ranks", default="1", show_default=True, metavar="N", help="Ranks to run on this host.")
+@click.option("--spares", type=click.IntRange(0), default=1, show_default=True, help="Warm processes parked beside them.")
+@click.option("--ledger", type=click.Path(path_type=Path), help="Ledger file [default: $LASTGOOD_LEDGER or a local state folder].")
+@click.option("--contract", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Failure contract; without one the defaults apply.")
+@click.option("--checkpoint-dir", type=click.Path(path_type=Path), help="Folder of durable checkpoints; a run resumes from the newest that holds.")
+@click.option("--checkpoint-every", default="5min", show_default=True, metavar="TIME", help="Time between durable checkpoints.")
+@click.option("--hang-after", default="30s", show_default=True, metavar="TIME", help="Floor of the limit after which a silent rank counts as hung.")
+@click.option("--launch-limit", default="5min", show_default=True, metavar="TIME", help="Longest wait for the workers to reach lastgood.start.")
+@click.option("--log-dir", "--log_dir", type=click.Path(path_type=Path), help="Write each worker's output to a file there.")
+@click.option("--run-id", "--rdzv-id", "--rdzv_id", "run_id", help="Name of the run in the ledger [default: made up].")
+@click.option("--fault-tape", type=click.Path(path_type=Path, exists=True, dir_okay=False), hidden=True)
+@click.option("--standalone", is_flag=True, hidden=True)
+@click.option("--quiet", is_flag=True, help="Say nothing while it runs; the ledger knows.")
+@click.option("--nnodes", "nnodes", hidden=True)
+@click.option("--node-rank", "--node_rank", "node_rank", hidden=True)
+@click.option("--rdzv-backend", "--rdzv_backend", "rdzv_backend", hidden=True)
+@click.option("--rdzv-endpoint", "--rdzv_endpoint", "rdzv_endpoint", hidden=True)
+@click.option("--master-addr", "--master_addr", "master_addr", hidden=True)
+@click.option("--master-port", "--master_port", "master_port", hidden=True)
+@click.argument("script", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(**given: object) -> int:
+    """Run SCRIPT on N ranks of this host and keep it going while parts of it fail.
+
+    The script calls lastgood.start and trains in `with run.step()` blocks; see docs/quickstart.md.
+    Exit code: the script's own; 75 = preempted, requeue; 93 = a person is needed, do not requeue.
+    """
+    from lastgood.base.units import parse_duration_us
+    from lastgood.cli.live import LineView
+    from lastgood.ledger.place import check_place, default_ledger
+    from lastgood.training.options import RunOptions
+    from lastgood.training.session import run_training
+
+    _refuse_other_hosts(given)
+    script = Path(str(given["script"]))
+    if not script.is_file():
+        raise BadInput("no such script", where=str(script), needs="a Python file")
+    ledger = check_place(Path(str(given["ledger"]))) if given["ledger"] else default_ledger()
+    options = RunOptions(
+        script=script,
+        arguments=tuple(given["arguments"]),  # type: ignore[arg-type]
+        ranks=_rank_count(str(given["ranks"])),
+        spares=int(given["spares"]),  # type: ignore[call-overload]
+        run_id=str(given["run_id"] or _made_up_id()),
+        ledger=ledger,
+        contract=given["contract"],  # type: ignore[arg-type]
+        checkpoint_dir=given["checkpoint_dir"],  # type: ignore[arg-type]
+        checkpoint_every_us=parse_duration_us(str(given["checkpoint_every"])),
+        launch_limit_us=parse_duration_us(str(given["launch_limit"])),
+        log_dir=given["log_dir"],  # type: ignore[arg-type]
+        limits=_limits(parse_duration_us(str(given["hang_after"]))),
+        tape=given["fault_tape"],  # type: ignore[arg-type]
+    )
+    view = LineView(is_quiet=bool(given["quiet"]))
+    view.begin(options)
+    result = run_training(options, listener=view.show)
+    view.end(options, result)
+    return result.exit_code
+
+
+def _refuse_other_hosts(given: dict[str, object]) -> None:
+    for name, instead in _OTHER_HOSTS.items():
+        value = given.pop(name)
+        if value is None or (name == "nnodes" and value in {"1", "1:1"}):
+            continue
+        raise Refused(
+            "several hosts are not supported yet",
+            where=f"--{name.replace('_', '-')}",
+            found=str(value),
+            needs=instead,
+            next="leave it out, and start one lastgood run per host and job",
+        )
+
+
+def _rank_count(text: str) -> int:
+    if text in {"cpu", "auto"}:
+        return os.cpu_count() or 1
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    raise BadInput(
+        "how many ranks", where="--nproc-per-node", found=text, needs="a number above 0, or cpu", next="write 4"
+    )
+
+
+def _limits(floor_us: int) -> Limits:
+    """The detector's floors; warm-up phases get twenty times the step's, and never less than a minute."""
+    from lastgood.signals.limits import Limits
+
+    warmup_us = min(max(20 * floor_us, 60_000_000), 600_000_000)
+    return Limits(step_floor_us=floor_us, warmup_floor_us=warmup_us)
+
+
+def _made_up_id() -> str:
+    import secrets
+
+    return f"run-{secrets.token_hex(4)}"

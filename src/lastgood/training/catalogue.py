@@ -1,0 +1,60 @@
+"""Which states could be restored: read from the snapshot headers of all ranks and the list of checkpoints.
+
+No torch: the supervisor reads headers only. Whether the bytes behind a header are still what they were is for
+the rank to find out, which re-reads and hashes all of them before it loads any.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lastgood.recovery.messages import Candidate, Tier
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lastgood.training.rundir import RunDir
+
+HEADER_BYTES = 4096
+
+
+def read_snapshot_header(path: Path) -> dict[str, Any] | None:
+    """Return the header of a snapshot, or None when it is missing, empty, torn or being written."""
+    try:
+        with path.open("rb") as stream:
+            line = stream.read(HEADER_BYTES).partition(b"\n")[0]
+        header = json.loads(line)
+    except (OSError, ValueError):
+        return None
+    needed = {
+        "step", "generation", "published_us", "bytes", "digest", "private_digest",
+        "blob_offset", "blob_bytes", "blob_digest",
+    }
+    return header if isinstance(header, dict) and needed <= header.keys() else None
+
+
+def slot_candidates(run: RunDir, *, world: int) -> tuple[Candidate, ...]:
+    """Return the states that every rank published in one generation with one and the same digest, newest first."""
+    headers: dict[int, list[dict[str, Any]]] = {}
+    for rank in range(world):
+        for path in run.snapshots(rank):
+            header = read_snapshot_header(path)
+            if header is not None:
+                headers.setdefault(header["step"], []).append(header)
+    agreed = {
+        step: max(found, key=lambda header: header["published_us"])
+        for step, found in headers.items()
+        if len(found) == world and len({(h["digest"], h["generation"]) for h in found}) == 1
+    }
+    return tuple(
+        Candidate(
+            step=step,
+            tier=Tier.SLOT,
+            digest=header["digest"],
+            has_predecessor=step - 1 in agreed,
+            generation=header["generation"],
+            published_us=header["published_us"],
+        )
+        for step, header in sorted(agreed.items(), reverse=True)
+    )

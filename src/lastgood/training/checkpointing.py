@@ -1,0 +1,98 @@
+"""When a checkpoint is due in a live run, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lastgood.recovery.policy import LoopPhase
+from lastgood.training.catalogue import slot_candidates
+from lastgood.training.checkpoints import CheckpointKeeper
+from lastgood.training.slot import NOTHING_PINNED
+
+if TYPE_CHECKING:
+    from lastgood.training.supervisor import Supervisor
+
+
+class Checkpointing:
+    """Has checkpoints written every so often, from the snapshots, without stopping the ranks."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        """Without a checkpoint folder this does nothing."""
+        self._supervisor = supervisor
+        options = supervisor.options
+        self._keeper: CheckpointKeeper | None = None
+        if options.checkpoint_dir is not None:
+            self._keeper = CheckpointKeeper(
+                options.checkpoint_dir, run=supervisor.run_dir, world=options.ranks, kept=options.checkpoints_kept
+            )
+        self._due_us: int | None = None
+        self._last_step = 0
+        self._has_failed_last = False
+
+    def poll(self) -> None:
+        """Ask for a checkpoint when one is due; record how the last one went."""
+        keeper, supervisor = self._keeper, self._supervisor
+        if keeper is None:
+            return
+        now_us = supervisor.now_us()
+        if self._due_us is None:
+            keeper.start()
+            self._due_us = now_us + supervisor.options.checkpoint_every_us
+        self._hear(keeper)
+        for checkpoint in keeper.verified_up_to(supervisor.page.assessed_step):
+            supervisor.recorder.record(
+                "state.trust",
+                body={"step": checkpoint.step, "tier": "checkpoint", "state": "verified", "locator": checkpoint.path.name,
+                      "reason": "re-read bytes hash to the published digest and the next step's signals were ok"},
+            )
+        assert supervisor.state is not None
+        if now_us >= self._due_us and not keeper.is_busy and supervisor.state.phase is LoopPhase.RUNNING:
+            self._due_us = now_us + supervisor.options.checkpoint_every_us
+            self._request(keeper)
+
+    def _request(self, keeper: CheckpointKeeper) -> None:
+        """Pin the newest assessed state that all ranks hold and have it copied."""
+        supervisor = self._supervisor
+        assessed = supervisor.page.assessed_step
+        found = [c.step for c in slot_candidates(supervisor.run_dir, world=supervisor.options.ranks) if c.step <= assessed]
+        if not found or found[0] == self._last_step:
+            return
+        step = self._last_step = found[0]
+        supervisor.page.pinned_step = step
+        path = keeper.request(step)
+        supervisor.recorder.record("checkpoint.begin", body={"step": step, "path": path.name})
+
+    def _hear(self, keeper: CheckpointKeeper) -> None:
+        supervisor = self._supervisor
+        for answer in keeper.answers():
+            if answer["kind"] == "copied":
+                supervisor.page.pinned_step = NOTHING_PINNED
+                continue
+            supervisor.page.pinned_step = NOTHING_PINNED
+            self._has_failed_last = answer["kind"] == "failed"
+            if self._has_failed_last:
+                self._last_step = 0
+                supervisor.recorder.record(
+                    "checkpoint.fail", body={"step": answer["step"], "reason": answer["reason"]}
+                )
+            else:
+                supervisor.recorder.record(
+                    "checkpoint.commit",
+                    body={"step": answer["step"], "path": f"step-{answer['step']:09d}", "bytes": answer["bytes"]},
+                )
+
+    def write_last(self) -> bool:
+        """Write a checkpoint of the state that all ranks stopped at; True when there is nothing left to wait for."""
+        keeper = self._keeper
+        if keeper is None:
+            return True
+        if keeper.is_busy:
+            return False
+        before = self._last_step
+        self._request(keeper)
+        return not keeper.is_busy and self._last_step == before and not self._has_failed_last
+
+    def close(self) -> None:
+        """End the helper."""
+        if self._keeper is not None:
+            self._keeper.close()

@@ -1,0 +1,156 @@
+"""Durable checkpoints as the supervisor sees them: when to write one, which to trust, which to keep.
+
+A helper process does the writing (`rank/checkpoint.py`). A checkpoint is *complete* when its re-read bytes hashed
+to the digest that all replicas published, and *verified* once the next step's signals were ok as well. A failed
+save is an event, never a reason to stop.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lastgood.recovery.messages import Candidate, Tier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lastgood.training.rundir import RunDir
+
+_NAME = re.compile(r"step-(\d{9})")
+MARK = "lastgood.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One complete checkpoint on disk."""
+
+    step: int
+    path: Path
+    digest: str
+    size_bytes: int
+
+
+def list_checkpoints(folder: Path, *, world: int) -> tuple[Checkpoint, ...]:
+    """Return the complete checkpoints of a folder that fit this world, newest first; torn ones are passed over."""
+    found = []
+    for path in folder.glob("step-*"):
+        if not _NAME.fullmatch(path.name) or not (path / ".metadata").exists():
+            continue
+        try:
+            mark = json.loads((path / MARK).read_text())
+            if mark["world"] == world:
+                found.append(Checkpoint(mark["step"], path, mark["digest"], mark["bytes"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return tuple(sorted(found, key=lambda c: c.step, reverse=True))
+
+
+def checkpoint_candidates(checkpoints: tuple[Checkpoint, ...]) -> tuple[Candidate, ...]:
+    """Return checkpoints as states that recovery may try."""
+    return tuple(
+        Candidate(step=c.step, tier=Tier.CHECKPOINT, digest=c.digest, has_predecessor=False, locator=str(c.path))
+        for c in checkpoints
+    )
+
+
+class CheckpointKeeper:
+    """Asks the helper for checkpoints, one at a time, and keeps the folder tidy."""
+
+    def __init__(self, folder: Path, *, run: RunDir, world: int, kept: int) -> None:
+        """Nothing is started until the first checkpoint is due."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._run = run
+        self._world = world
+        self._kept = kept
+        self._helper: subprocess.Popen[bytes] | None = None
+        self._heard = b""
+        self.pending_step: int | None = None
+        self.unverified: dict[int, Checkpoint] = {}
+        self.pinned: Path | None = None
+        """The newest verified checkpoint: never deleted."""
+
+    def start(self) -> None:
+        """Start the helper, whose imports take seconds, before it is needed."""
+        if self._helper is not None and self._helper.poll() is None:
+            return
+        self._helper = subprocess.Popen(
+            [sys.executable, "-m", "lastgood.training.rank.checkpoint"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        assert self._helper.stdout is not None
+        os.set_blocking(self._helper.stdout.fileno(), False)
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a checkpoint is being written."""
+        return self.pending_step is not None
+
+    def request(self, step: int) -> Path:
+        """Ask for a checkpoint of a published state; the caller has pinned its snapshots."""
+        self.start()
+        assert self._helper is not None and self._helper.stdin is not None
+        path = self.folder / f"step-{step:09d}"
+        self.pending_step = step
+        request = {"run_dir": str(self._run.root), "world": self._world, "step": step, "path": str(path)}
+        try:
+            self._helper.stdin.write(json.dumps(request).encode() + b"\n")
+        except OSError:
+            pass  # the helper died: `answers` reports it
+        return path
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """Yield what the helper said since; a dead helper counts as a failed checkpoint."""
+        if self._helper is None or self.pending_step is None:
+            return
+        assert self._helper.stdout is not None
+        with suppress(BlockingIOError):
+            self._heard += os.read(self._helper.stdout.fileno(), 65536)
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            answer = json.loads(line)
+            if answer["kind"] in {"written", "failed"}:
+                self.pending_step = None
+            if answer["kind"] == "written":
+                path = self.folder / f"step-{answer['step']:09d}"
+                self.unverified[answer["step"]] = Checkpoint(answer["step"], path, answer["digest"], answer["bytes"])
+            yield answer
+        if self.pending_step is not None and self._helper.poll() is not None:
+            step, self.pending_step = self.pending_step, None
+            yield {"kind": "failed", "step": step, "reason": f"the helper ended with code {self._helper.returncode}"}
+
+    def verified_up_to(self, assessed_step: int) -> list[Checkpoint]:
+        """Return the checkpoints whose next step has been assessed as ok; the newest of them is pinned."""
+        ready = [c for step, c in sorted(self.unverified.items()) if step < assessed_step]
+        for checkpoint in ready:
+            del self.unverified[checkpoint.step]
+            self.pinned = checkpoint.path
+        if ready:
+            self._prune()
+        return ready
+
+    def _prune(self) -> None:
+        for checkpoint in list_checkpoints(self.folder, world=self._world)[self._kept :]:
+            if checkpoint.path != self.pinned and checkpoint.step not in self.unverified:
+                shutil.rmtree(checkpoint.path, ignore_errors=True)
+
+    def close(self) -> None:
+        """End the helper."""
+        if self._helper is not None:
+            self._helper.kill()
+            self._helper.wait()
+            for stream in (self._helper.stdin, self._helper.stdout):
+                if stream is not None:
+                    stream.close()

@@ -1,0 +1,203 @@
+"""What the supervisor and a worker say to each other over their socket: JSON lines, one message a line."""
+
+from __future__ import annotations
+
+import select
+import socket
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Base of the tagged union."""
+
+
+# --- supervisor to worker -------------------------------------------------------------------------
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank of a new generation restores, and how it is verified (see `recovery.messages.RestorePlan`)."""
+
+    tier: str
+    mode: str
+    restore_step: int
+    target_step: int
+    digest: str
+    locator: str = ""
+
+
+class Assignment(_Message):
+    """Serve a rank in a generation. Without a plan the run starts from the script's own initial state."""
+
+    generation: int
+    rank: int
+    world: int
+    plan: Plan | None = None
+    tolerance: str | None = None
+    """Largest relative difference between two runs of one step, as a hex float; None while steps are bit-equal."""
+
+
+class Revoked(_Message):
+    """Leave this generation: cut its sockets and park."""
+
+    generation: int
+
+
+class Resumed(_Message):
+    """The replay was accepted; go on after `step`."""
+
+    generation: int
+    step: int
+
+
+class StopAfter(_Message):
+    """Finish this step, publish it, then hold: the run is being preempted."""
+
+    step: int
+
+
+class FinishAcknowledged(_Message):
+    """Every rank has finished the last step; the script may go on behind its loop."""
+
+
+class DumpStack(_Message):
+    """Write the Python stacks of all threads to a file."""
+
+    path: str
+
+
+# --- worker to supervisor -------------------------------------------------------------------------
+
+
+class Hello(_Message):
+    """The process has imported what it needs and checked itself."""
+
+    worker: str
+    pid: int
+    golden: str
+    """Digest of a small fixed computation: equal on every healthy worker of one machine."""
+    versions: dict[str, str]
+
+
+class Ready(_Message):
+    """The script has reached `lastgood.start` and waits for an assignment."""
+
+    state_bytes: int
+
+
+class Parked(_Message):
+    """The worker has left its generation and waits for an assignment."""
+
+    generation: int
+
+
+class StepRaised(_Message):
+    """An exception left the body of a step."""
+
+    generation: int
+    step: int
+    type_name: str
+    message: str
+    is_group_error: bool
+    trace: str
+
+
+class StateRestored(_Message):
+    """The state of the plan was re-read and loaded, or found wrong."""
+
+    generation: int
+    rank: int
+    is_intact: bool
+    bad_step: int | None = None
+    detail: str = ""
+
+
+class StepReplayed(_Message):
+    """The replay of the plan was run and compared."""
+
+    generation: int
+    rank: int
+    step: int
+    outcome: str
+    digest: str
+    detail: str = ""
+
+
+class NoiseMeasured(_Message):
+    """One step was run twice from the same state at the start of the run."""
+
+    rank: int
+    step: int
+    is_bitwise: bool
+    noise: str
+    """Largest relative difference, as a hex float."""
+
+
+class Finished(_Message):
+    """The loop has no more steps (or was asked to stop after this one)."""
+
+    generation: int
+    step: int
+
+
+class SectionChanged(_Message):
+    """A declared section opened or closed."""
+
+    rank: int
+    name: str
+    state: str
+    is_open: bool
+    wall_us: int
+
+
+ToWorker = Assignment | Revoked | Resumed | StopAfter | FinishAcknowledged | DumpStack
+ToSupervisor = (
+    Hello | Ready | Parked | StepRaised | StateRestored | StepReplayed | NoiseMeasured | Finished | SectionChanged
+)
+
+T = TypeVar("T")
+
+
+class Channel:
+    """One end of the socket between a worker and the supervisor."""
+
+    def __init__(self, end: socket.socket, incoming: type) -> None:
+        """Wrap a connected stream socket; `incoming` is the union of messages that may arrive."""
+        self.socket = end
+        self._decoder = msgspec.json.Decoder(incoming)
+        self._encoder = msgspec.json.Encoder()
+        self._rest = b""
+        self.is_closed = False
+
+    def send(self, message: ToWorker | ToSupervisor) -> bool:
+        """Send one message; False when the other side is gone (its end is handled where processes are watched)."""
+        try:
+            self.socket.sendall(self._encoder.encode(message) + b"\n")
+        except OSError:
+            self.is_closed = True
+            return False
+        return True
+
+    def receive(self) -> Iterator[ToWorker | ToSupervisor]:
+        """Yield the messages that have arrived, waiting for at least one read; ends quietly when the peer is gone."""
+        try:
+            data = self.socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.is_closed = True
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            yield self._decoder.decode(line)
+
+    def has_input(self, timeout_s: float) -> bool:
+        """True when something can be read within the time."""
+        readable, _, _ = select.select([self.socket], [], [], timeout_s)
+        return bool(readable)

@@ -1,0 +1,185 @@
+"""What the recovery loop decided, done to real processes."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lastgood.recovery import messages
+from lastgood.recovery.policy import LoopPhase
+from lastgood.signals.reading import ProcessState
+from lastgood.training import control
+from lastgood.training.catalogue import slot_candidates
+from lastgood.training.checkpoints import checkpoint_candidates, list_checkpoints
+from lastgood.training.kernel import sample_process
+from lastgood.training.launch import golden_majority, refuse_worker, start_worker
+from lastgood.training.notify import notify
+from lastgood.training.stacks import DUMP_S_MAX, StackDump
+
+if TYPE_CHECKING:
+    from lastgood.training.processes import WorkerProcess
+    from lastgood.training.supervisor import Supervisor
+
+_KILL_WAIT_US = 1_000_000
+"""A killed process that is still in uninterruptible sleep after this is given up."""
+
+
+class Effects:
+    """Carries out actions and reports back what becomes of them."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._dumps: list[tuple[StackDump, int]] = []
+        self._killed_us: dict[str, int] = {}
+        self._last_state: dict[str, object] = {}
+        self.is_generation_up = True
+        """False between a revocation and the next assignment: nobody serves, nobody can hang."""
+
+    def carry_out(self, action: messages.Action) -> None:
+        """Do one thing that the loop decided."""
+        supervisor = self._supervisor
+        match action:
+            case messages.Record():
+                supervisor.recorder.record_from_loop(action.kind, action.fields)
+            case messages.DumpStacks():
+                until_us = supervisor.now_us() + int(DUMP_S_MAX * 1e6)
+                self._dumps += [
+                    (StackDump(supervisor.workers[name], supervisor.run_dir.stacks), until_us)
+                    for name in action.workers
+                ]
+            case messages.Kill():
+                for name in action.workers:
+                    supervisor.workers[name].kill()
+                    self._killed_us[name] = supervisor.now_us()
+            case messages.Revoke():
+                self.is_generation_up = False
+                for name in action.workers:
+                    supervisor.workers[name].channel.send(control.Revoked(generation=action.generation))
+            case messages.ReadCatalogue():
+                self.is_generation_up = False
+                supervisor.tell_loop(messages.CatalogueRead(candidates=self._candidates()))
+            case messages.Assign():
+                self._assign(action)
+            case messages.Resume():
+                self._resume(action)
+            case messages.RefillSpare():
+                for _ in range(action.count):
+                    start_worker(supervisor, is_spare=True)
+            case messages.Escalate():
+                supervisor.recorder.record(
+                    "escalate", links={"incident": action.incident}, body={"reason": action.reason, "owner": action.owner}
+                )
+                notify(supervisor.contract, supervisor.recorder, action, ledger=supervisor.options.ledger)
+
+    def _candidates(self) -> tuple[messages.Candidate, ...]:
+        options = self._supervisor.options
+        found = slot_candidates(self._supervisor.run_dir, world=options.ranks)
+        if options.checkpoint_dir is not None:
+            found += checkpoint_candidates(list_checkpoints(options.checkpoint_dir, world=options.ranks))
+        return found
+
+    def _assign(self, action: messages.Assign) -> None:
+        supervisor = self._supervisor
+        recorder = supervisor.recorder
+        recorder.record("attempt.end", body={"reason": "fault"})
+        previous = supervisor.serving
+        recorder.attempt = action.generation
+        supervisor.serving = action.workers
+        supervisor.spares = [name for name in supervisor.spares if name not in action.workers]
+        supervisor.raised.clear()
+        supervisor.finished.clear()
+        supervisor.watch.begin_generation(action.generation, next_step=action.plan.target_step + 1)
+        workers = {str(rank): name for rank, name in enumerate(action.workers)}
+        recorder.record("attempt.start", body={"world": len(workers), "workers": workers})
+        plan = control.Plan(
+            tier=action.plan.tier.value, mode=action.plan.mode.value, restore_step=action.plan.restore_step,
+            target_step=action.plan.target_step, digest=action.plan.digest, locator=action.plan.locator,
+        )
+        for rank, name in enumerate(action.workers):
+            worker = supervisor.workers[name]
+            if name != previous[rank]:
+                worker.set_niceness(0)
+                recorder.record("exposure.leave", devices=1, ranks=(rank,), body={"worker": previous[rank], "rank": rank})
+                recorder.record("exposure.join", devices=1, ranks=(rank,), body={"worker": name, "rank": rank})
+                recorder.record("inventory", body={"worker": name, "state": "active", "rank": rank})
+            worker.channel.send(
+                control.Assignment(
+                    generation=action.generation, rank=rank, world=len(workers), plan=plan, tolerance=supervisor.tolerance
+                )
+            )
+        self.is_generation_up = True
+
+    def _resume(self, action: messages.Resume) -> None:
+        supervisor = self._supervisor
+        supervisor.begin_generation(action.generation, step=action.step)
+        for name in supervisor.serving:
+            supervisor.workers[name].channel.send(control.Resumed(generation=action.generation, step=action.step))
+
+    def admit_spare(self, worker: WorkerProcess) -> None:
+        """A new worker has parked: it may serve if it computed the same bits as its peers."""
+        supervisor = self._supervisor
+        usual = golden_majority([supervisor.workers[name].golden or "" for name in supervisor.serving if name in supervisor.workers])
+        if worker.golden != usual:
+            refuse_worker(supervisor, worker, usual=usual)
+            return
+        supervisor.spares.append(worker.name)
+        supervisor.recorder.record("inventory", body={"worker": worker.name, "state": "parked"})
+        supervisor.tell_loop(messages.SpareReady(worker.name))
+
+    def forget(self, worker: WorkerProcess) -> None:
+        """A process has ended and everybody who must know does."""
+        supervisor = self._supervisor
+        self._killed_us.pop(worker.name, None)
+        if worker.name in supervisor.spares:
+            supervisor.spares.remove(worker.name)
+        if worker.name not in supervisor.serving:
+            worker.close()
+            del supervisor.workers[worker.name]
+
+    def poll(self) -> None:
+        """Report stack dumps that are done and processes that the kernel will not let go."""
+        supervisor = self._supervisor
+        now_us = supervisor.now_us()
+        for dump, until_us in list(self._dumps):
+            if dump.is_done() or now_us >= until_us:
+                self._dumps.remove((dump, until_us))
+                supervisor.tell_loop(messages.StacksDumped(dump.worker, self._keep_stacks(dump.finish(), dump.worker)))
+        for name, killed_us in list(self._killed_us.items()):
+            if now_us - killed_us < _KILL_WAIT_US or name not in supervisor.workers:
+                continue
+            if sample_process(supervisor.workers[name].pid).state is ProcessState.UNINTERRUPTIBLE:
+                del self._killed_us[name]
+                supervisor.tell_loop(messages.WorkerUnkillable(name))
+
+    def _keep_stacks(self, locator: str, worker: str) -> str:
+        """Put the stacks into the ledger, since the run's live files go away with the run."""
+        if not locator:
+            return ""
+        text = Path(locator).read_text(errors="replace")
+        self._supervisor.recorder.record("observation", body={"what": "stack dump", "worker": worker, "text": text[:20_000]})
+        return Path(locator).name
+
+    def publish_state(self) -> None:
+        """Rewrite what outside readers see, when it changed."""
+        supervisor = self._supervisor
+        assert supervisor.state is not None
+        ranks = {
+            str(rank): {"worker": name, "pid": supervisor.workers[name].pid}
+            for rank, name in enumerate(supervisor.serving)
+            if name in supervisor.workers
+        }
+        is_running = supervisor.state.phase is LoopPhase.RUNNING
+        state: dict[str, object] = {
+            "generation": supervisor.state.generation,
+            "phase": supervisor.state.phase.value,
+            "ranks": ranks,
+            "slots_dir": str(supervisor.run_dir.root / "slots"),
+            "spares_parked": len(supervisor.spares) if is_running else 0,
+        }
+        if state != self._last_state:
+            self._last_state = state
+            supervisor.run_dir.write_state(state)
+        steps = [supervisor.workers[n].slot.view().published_step for n in supervisor.serving if n in supervisor.workers]
+        with supervisor.run_dir.progress.open("wb") as out:
+            out.write(struct.pack(f"<{len(steps)}q", *steps))

@@ -1,0 +1,50 @@
+"""What the kernel says about a process: its state, its CPU time, and how long it waited to run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from lastgood.signals.reading import ProcessState
+
+_TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
+_STATES = {
+    "R": ProcessState.RUNNING,
+    "S": ProcessState.SLEEPING,
+    "I": ProcessState.SLEEPING,
+    "T": ProcessState.STOPPED,
+    "t": ProcessState.STOPPED,
+    "D": ProcessState.UNINTERRUPTIBLE,
+    "Z": ProcessState.GONE,
+    "X": ProcessState.GONE,
+}
+
+
+class ProcessSample(NamedTuple):
+    """One look at a process; times are microseconds since it started running."""
+
+    state: ProcessState
+    cpu_us: int
+    runqueue_wait_us: int
+
+
+def sample_process(pid: int) -> ProcessSample:
+    """Return what `/proc` says of a process; one that is gone has used no time."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        # The command name may hold blanks and parentheses; the fields start behind the last one.
+        fields = stat.rpartition(")")[2].split()
+        wait_ns = sum(_wait_ns(task) for task in os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return ProcessSample(ProcessState.GONE, 0, 0)
+    state = _STATES.get(fields[0], ProcessState.SLEEPING)
+    return ProcessSample(state, (int(fields[11]) + int(fields[12])) * _TICK_US, wait_ns // 1000)
+
+
+def _wait_ns(task: str) -> int:
+    """Second field of schedstat: time spent runnable but not running. Not every kernel keeps it."""
+    try:
+        return int(Path(f"/proc/{task}/schedstat").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,0 +1,88 @@
+"""The start of a run: every worker imports, checks itself and runs the script up to `lastgood.start`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lastgood.base.errors import RecoveryError
+from lastgood.base.units import format_duration
+from lastgood.training.processes import WorkerProcess, describe_exit
+
+if TYPE_CHECKING:
+    from lastgood.training.supervisor import Supervisor
+
+
+def start_worker(supervisor: Supervisor, *, is_spare: bool) -> WorkerProcess:
+    """Start one more worker."""
+    name = f"w{supervisor.started_count}"
+    supervisor.started_count += 1
+    worker = WorkerProcess(name, options=supervisor.options, run=supervisor.run_dir, is_spare=is_spare)
+    supervisor.workers[name] = worker
+    supervisor.recorder.record("inventory", body={"worker": name, "state": "launching", "pid": worker.pid})
+    return worker
+
+
+def launch_workers(supervisor: Supervisor) -> int | None:
+    """Start all workers and wait until they are ready; an exit code when the script ended before that."""
+    options = supervisor.options
+    for _ in range(options.ranks + options.spares):
+        start_worker(supervisor, is_spare=False)
+    began_us = supervisor.now_us()
+    while not all(worker.is_ready for worker in supervisor.workers.values()):
+        supervisor.wait_for_input()
+        supervisor.hear_workers()
+        for worker in supervisor.workers.values():
+            code = worker.exit_code
+            if code is not None:
+                # Nothing was trained yet: this is the script's own end, not a fault to recover from.
+                body = {"worker": worker.name, "state": "gone", "exit": describe_exit(code)}
+                supervisor.recorder.record("inventory", body=body)
+                return code if code > 0 else (128 - code if code else 2)
+        if supervisor.now_us() - began_us > options.launch_limit_us:
+            raise RecoveryError(
+                "the workers did not reach lastgood.start",
+                where=str(options.script),
+                found=f"{sum(not w.is_ready for w in supervisor.workers.values())} of {len(supervisor.workers)} "
+                f"still before it after {format_duration(options.launch_limit_us)}",
+                needs="a script that calls lastgood.start",
+                next="raise --launch-limit if it only needs longer",
+            )
+    _choose_ranks(supervisor)
+    return None
+
+
+def _choose_ranks(supervisor: Supervisor) -> None:
+    """The workers whose check agrees with most others serve; the rest of those are spares."""
+    workers = list(supervisor.workers.values())
+    usual = golden_majority([worker.golden or "" for worker in workers])
+    healthy = [worker for worker in workers if worker.golden == usual]
+    if len(healthy) < supervisor.options.ranks:
+        raise RecoveryError(
+            "too few workers passed their check",
+            where="golden output",
+            found=f"{len(healthy)} of {len(workers)} agree",
+            needs=f"{supervisor.options.ranks} that compute the same bits",
+            next="type: lastgood doctor",
+        )
+    for worker in workers:
+        if worker not in healthy:
+            refuse_worker(supervisor, worker, usual=usual)
+    supervisor.serving = tuple(worker.name for worker in healthy[: supervisor.options.ranks])
+    supervisor.spares = [worker.name for worker in healthy[supervisor.options.ranks :]]
+    supervisor.recorder.versions = dict(healthy[0].versions)
+
+
+def golden_majority(digests: list[str]) -> str:
+    """Return the digest that most workers computed."""
+    return Counter(digests).most_common(1)[0][0]
+
+
+def refuse_worker(supervisor: Supervisor, worker: WorkerProcess, *, usual: str) -> None:
+    """End a worker that computed other bits than its peers."""
+    supervisor.recorder.record(
+        "inventory",
+        symptom="replica_divergence",
+        body={"worker": worker.name, "state": "refused", "golden": worker.golden, "usual": usual},
+    )
+    worker.kill()

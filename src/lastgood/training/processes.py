@@ -1,0 +1,112 @@
+"""The processes of a run: start them, hear them, end them. Nothing here decides anything."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lastgood.training.control import Channel, ToSupervisor
+from lastgood.training.slot import StatusSlot
+
+if TYPE_CHECKING:
+    from lastgood.training.options import RunOptions
+    from lastgood.training.rundir import RunDir
+
+SPARE_NICENESS = 10
+"""A spare that is being started must not slow the ranks that train."""
+
+
+class WorkerProcess:
+    """One worker: the process, the socket to it and its status page."""
+
+    def __init__(self, name: str, *, options: RunOptions, run: RunDir, is_spare: bool) -> None:
+        """Start the process; its status page exists before it does."""
+        self.name = name
+        self.slot = StatusSlot(run.status(name), create=True)
+        ours, theirs = socket.socketpair()
+        self.channel = Channel(ours, ToSupervisor)
+        self._log = _open_log(options.log_dir, name)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "lastgood.training.rank.worker", str(options.script), *options.arguments],
+            env=_environment(name, options, run, channel=theirs.fileno()),
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT if self._log is not None else None,
+            start_new_session=True,
+        )
+        theirs.close()
+        self.pid = self.process.pid
+        if is_spare:
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self.pid, SPARE_NICENESS)
+        self.pidfd = os.pidfd_open(self.pid)
+        self.golden: str | None = None
+        self.versions: dict[str, str] = {}
+        self.is_ready = False
+        """True once the script has reached lastgood.start."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative = ended by that signal."""
+        return self.process.poll()
+
+    def set_niceness(self, value: int) -> None:
+        """Give a spare that serves the priority of a rank."""
+        with suppress(OSError, PermissionError):
+            os.setpriority(os.PRIO_PROCESS, self.pid, value)
+
+    def kill(self) -> None:
+        """SIGKILL, since a stopped or spinning process ignores SIGTERM."""
+        with suppress(ProcessLookupError):
+            self.process.kill()
+
+    def close(self) -> None:
+        """Release what belongs to an ended process."""
+        with suppress(OSError):
+            os.close(self.pidfd)
+        self.channel.socket.close()
+        if self._log is not None:
+            self._log.close()
+
+
+def _environment(name: str, options: RunOptions, run: RunDir, *, channel: int) -> dict[str, str]:
+    """The environment of a worker: torchrun's, less what only a rank can know."""
+    found = {key: value for key, value in os.environ.items() if key not in {"RANK", "LOCAL_RANK", "GROUP_RANK"}}
+    found.update(
+        LASTGOOD_WORKER=name,
+        LASTGOOD_RUN_DIR=str(run.root),
+        LASTGOOD_CHANNEL=str(channel),
+        WORLD_SIZE=str(options.ranks),
+        LOCAL_WORLD_SIZE=str(options.ranks),
+        TORCHELASTIC_RUN_ID=options.run_id,
+        MASTER_ADDR="127.0.0.1",
+        GLOO_SOCKET_IFNAME="lo",
+    )
+    # As torchrun does: several ranks on one host share its cores.
+    found.setdefault("OMP_NUM_THREADS", "1")
+    if options.tape is not None:
+        found["LASTGOOD_FAULT_TAPE"] = str(options.tape)
+    return found
+
+
+def _open_log(folder: Path | None, name: str):  # noqa: ANN202 - a binary file or nothing
+    if folder is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    return (folder / f"{name}.log").open("ab")
+
+
+def describe_exit(code: int) -> str:
+    """Say how a process ended, as a person would."""
+    if code < 0:
+        with suppress(ValueError):
+            return f"killed by {signal.Signals(-code).name}"
+        return f"killed by signal {-code}"
+    return f"exited with code {code}"

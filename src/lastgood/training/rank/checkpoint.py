@@ -1,0 +1,136 @@
+"""Durable checkpoints in `torch.distributed.checkpoint` format, written from the snapshots by a helper process.
+
+The ranks do not write them and do not wait for them: the helper copies a pinned snapshot out of shared memory,
+writes it beside the others, reads it back, hashes it, and only then gives the folder its name. One checkpoint holds
+the replicated state once and the private state of every rank. `lastgood.json` inside names step and digests; the
+`.metadata` file of torch and this file are both there only when the checkpoint is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+import xxhash
+
+from lastgood.training.rank.snapshot import LoadedState, SnapshotMismatch, load_snapshot
+from lastgood.training.rank.state import Digests, digest_state, pack, unpack
+from lastgood.training.rundir import RunDir
+
+MARK = "lastgood.json"
+
+
+def _flatten(states: list[LoadedState]) -> dict[str, torch.Tensor]:
+    """One flat dictionary of tensors: what all ranks share once, and each rank's own under its number."""
+    flat = {name: t for name, t in states[0].tensors.items() if not name.startswith("buffer.")}
+    for rank, state in enumerate(states):
+        flat |= {f"rank{rank}.{name}": t for name, t in state.tensors.items() if name.startswith("buffer.")}
+        blob = pack({"values": state.values, "streams": state.streams, "position": state.position})
+        flat[f"rank{rank}.blob"] = torch.frombuffer(bytearray(blob), dtype=torch.uint8)
+    return flat
+
+
+def write_checkpoint(path: Path, states: list[LoadedState]) -> dict[str, Any]:
+    """Write one checkpoint, read it back and give it its name; returns what `lastgood.json` says."""
+    fresh = path.with_name(path.name + ".partial")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    flat = _flatten(states)
+    dcp.save(flat, checkpoint_id=str(fresh), no_dist=True)
+    mark = {
+        "step": states[0].step,
+        "digest": states[0].digests.replica,
+        "private_digests": [state.digests.private for state in states],
+        "blob_digests": [_blob_digest(flat, rank) for rank in range(len(states))],
+        "order": [name for name in states[0].tensors if not name.startswith("buffer.")],
+        "private_order": [name for name in states[0].tensors if name.startswith("buffer.")],
+        "world": len(states),
+        "bytes": sum(t.numel() * t.element_size() for t in flat.values()),
+    }
+    (fresh / MARK).write_text(json.dumps(mark, indent=1))
+    for rank in range(len(states)):
+        load_checkpoint(str(fresh), rank=rank, step=states[0].step)
+    shutil.rmtree(path, ignore_errors=True)
+    fresh.rename(path)
+    return mark
+
+
+def _blob_digest(flat: dict[str, torch.Tensor], rank: int) -> str:
+    return xxhash.xxh3_128_hexdigest(flat[f"rank{rank}.blob"].numpy().tobytes())
+
+
+def load_checkpoint(locator: str, *, rank: int, step: int) -> LoadedState:
+    """Read one rank's state from a checkpoint and hash all of it; raises SnapshotMismatch when anything is off."""
+    path = Path(locator)
+    try:
+        mark = json.loads((path / MARK).read_text())
+        flat = _read_tensors(path, rank)
+    except (OSError, ValueError, KeyError, RuntimeError, EOFError, dcp.CheckpointException) as error:
+        raise SnapshotMismatch(step, f"checkpoint {path.name} cannot be read: {error}") from error
+    blob = flat.pop(f"rank{rank}.blob").numpy().tobytes()
+    if xxhash.xxh3_128_hexdigest(blob) != mark["blob_digests"][rank]:
+        raise SnapshotMismatch(step, f"checkpoint {path.name}: the bytes of rank {rank}'s streams and position changed")
+    content = unpack(blob)
+    own = f"rank{rank}."
+    private = {name.removeprefix(own): t for name, t in flat.items() if name.startswith(own)}
+    replicated = {name: t for name, t in flat.items() if not name.startswith(own)}
+    # The digest is taken in the order of the live model, which the file format does not keep.
+    replicated = {name: replicated[name] for name in mark["order"]}
+    private = {name: private[name] for name in mark["private_order"]}
+    found = digest_state(replicated, private, content["streams"])
+    wanted = Digests(mark["digest"], mark["private_digests"][rank])
+    if found != wanted or mark["step"] != step:
+        raise SnapshotMismatch(step, f"checkpoint {path.name} hashes to {found}, it was written as {wanted}")
+    return LoadedState(step, found, replicated | private, content["values"], content["streams"], content["position"])
+
+
+def _read_tensors(path: Path, rank: int) -> dict[str, torch.Tensor]:
+    """Read what one rank needs: the shared tensors and its own."""
+    metadata = dcp.FileSystemReader(str(path)).read_metadata().state_dict_metadata
+    flat = {
+        name: torch.empty(about.size, dtype=about.properties.dtype)
+        for name, about in metadata.items()
+        if not name.startswith("rank") or name.startswith(f"rank{rank}.")
+    }
+    dcp.load(flat, checkpoint_id=str(path), no_dist=True)
+    return flat
+
+
+def main() -> None:
+    """Serve requests on standard input, one JSON object a line; answer each on standard output.
+
+    A request names the run's folder, the world, the step and the path to write. The first answer says that the
+    snapshot has been copied and need not be pinned any longer; the second how the writing ended.
+    """
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        request = json.loads(line)
+        step = request["step"]
+        try:
+            run = RunDir(Path(request["run_dir"]))
+            states = [_copied(load_snapshot(run, rank, step)) for rank in range(request["world"])]
+            _answer({"kind": "copied", "step": step})
+            mark = write_checkpoint(Path(request["path"]), states)
+        except (SnapshotMismatch, OSError, RuntimeError, dcp.CheckpointException) as error:
+            _answer({"kind": "failed", "step": step, "reason": f"{type(error).__name__}: {error}"[:500]})
+        else:
+            _answer({"kind": "written", "step": step, "bytes": mark["bytes"], "digest": mark["digest"]})
+
+
+def _copied(state: LoadedState) -> LoadedState:
+    """Take the tensors out of shared memory."""
+    return state._replace(tensors={name: tensor.clone() for name, tensor in state.tensors.items()})
+
+
+def _answer(content: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(content) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

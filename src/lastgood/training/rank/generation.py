@@ -1,0 +1,289 @@
+"""One generation of a rank, and the way into the next: leave, park, join, restore, verify."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lastgood.base.clock import SystemClock
+from lastgood.recovery.messages import ReplayOutcome, Tier, VerifyMode
+from lastgood.signals.reading import Phase, StepReport
+from lastgood.training import control
+from lastgood.training.rank import environment
+from lastgood.training.rank.addresses import write_addresses
+from lastgood.training.rank.checkpoint import load_checkpoint
+from lastgood.training.rank.feed import Feed, Position
+from lastgood.training.rank.passes import Pass, passes_after_restore
+from lastgood.training.rank.replica import replicas_agree
+from lastgood.training.rank.snapshot import LoadedState, SnapshotMismatch, SnapshotWriter, load_snapshot
+from lastgood.training.rundir import SLOT_COUNT
+from lastgood.training.rank.state import (
+    Digests,
+    capture_streams,
+    digest_state,
+    largest_difference,
+    restore_streams,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import torch
+
+    from lastgood.training.control import Assignment
+    from lastgood.training.rank.link import Link
+    from lastgood.training.rank.replica import Replica
+    from lastgood.training.rank.state import Trainable
+
+GATE_POLL_US = 200
+_GATE_DEPTH = 2
+"""A snapshot is overwritten only once the signals of the step two before have been assessed."""
+
+
+class Generation:
+    """The rank's current generation and everything in it that recovery replaces."""
+
+    def __init__(self, link: Link, trainable: Trainable, replica: Replica, make_loader: Callable[[int, int], Iterable[Any]]) -> None:
+        self._link = link
+        self._trainable = trainable
+        self._make_loader = make_loader
+        self._clock = SystemClock()
+        self.replica = replica
+        self.number = 0
+        self.rank = -1
+        self.world = 0
+        self.state_step = 0
+        self.is_fresh = False
+        """True in a run that started from the script's own initial state and has not been probed yet."""
+        self.passes: list[Pass] = []
+        self._feed: Feed | None = None
+        self._writer: SnapshotWriter | None = None
+        self._loaded: LoadedState | None = None
+        self._expected: LoadedState | None = None
+        """The published target of a predecessor replay."""
+        self._trial: Digests | None = None
+        self._trial_tensors: dict[str, torch.Tensor] = {}
+        self._mode: VerifyMode | None = None
+        self._tolerance: float | None = None
+
+    @property
+    def feed(self) -> Feed:
+        """The data of this rank."""
+        assert self._feed is not None, "there is a feed once there is a rank"
+        return self._feed
+
+    # --- into the next generation -----------------------------------------------------------------
+
+    def enter_next(self) -> None:
+        """Leave this generation, park, and come back with a state restored in another one."""
+        while True:
+            self._leave()
+            assignment = self._link.wait_assignment()
+            try:
+                self._join(assignment)
+                self._restore(assignment)
+            except SnapshotMismatch as mismatch:
+                self._tell_restored(intact=False, bad_step=mismatch.step, detail=mismatch.detail)
+                self._link.wait_revoked(self.number)
+                continue
+            except RuntimeError as error:
+                # A peer died while the group was formed; the supervisor knows and revokes.
+                self._link.channel.send(
+                    control.StepRaised(
+                        generation=self.number, step=self.state_step, type_name=type(error).__name__,
+                        message=str(error)[:2000], is_group_error=True, trace="",
+                    )
+                )
+                self._link.wait_revoked(self.number)
+                continue
+            self._link.slot.enter(Phase.BETWEEN, step=self.state_step)
+            return
+
+    def _leave(self) -> None:
+        self.passes.clear()
+        self.replica.unwrap()
+        self._loaded = self._expected = None
+        self._link.group.leave()
+        self._link.slot.close_section()
+        self._link.slot.enter(Phase.PARKED)
+        if self.number:
+            self._link.channel.send(control.Parked(generation=self.number))
+
+    def _join(self, assignment: Assignment) -> None:
+        self.number, self.world = assignment.generation, assignment.world
+        self._tolerance = None if assignment.tolerance is None else float.fromhex(assignment.tolerance)
+        if self.rank != assignment.rank:
+            self.rank = assignment.rank
+            self._writer = SnapshotWriter(self._link.run, self.rank)
+            self._feed = None
+        environment.release(rank=self.rank, world=self.world, generation=self.number)
+        self._link.slot.begin_generation(self.number, self.rank)
+        self._link.slot.enter(Phase.JOINING)
+        if self.world > 1:
+            self._link.group.join(
+                generation=self.number, rank=self.rank, world=self.world, store=self._link.run.store(self.number)
+            )
+        else:
+            self._link.group.generation = self.number
+
+    def _restore(self, assignment: Assignment) -> None:
+        self._link.slot.enter(Phase.RESTORING)
+        if self._feed is None:
+            self._feed = Feed(self._make_loader, rank=self.rank, world=self.world)
+        if assignment.plan is None:
+            self._start_fresh()
+            return
+        plan = assignment.plan
+        self.is_fresh = False
+        self._mode = VerifyMode(plan.mode)
+        if plan.tier == Tier.CHECKPOINT:
+            self._loaded = load_checkpoint(plan.locator, rank=self.rank, step=plan.restore_step)
+        else:
+            self._loaded = load_snapshot(self._link.run, self.rank, plan.restore_step)
+        self._expected = self._loaded
+        if self._mode is VerifyMode.PREDECESSOR:
+            self._expected = load_snapshot(self._link.run, self.rank, plan.target_step)
+        if self._expected.digests.replica != plan.digest:
+            raise SnapshotMismatch(plan.target_step, f"hashes to {self._expected.digests.replica}, the ranks agreed on {plan.digest}")
+        self.state_step = plan.restore_step
+        self._load(self._loaded)
+        self.passes = list(
+            passes_after_restore(self._mode, restore_step=plan.restore_step, is_wrapped=self.world > 1)
+        )
+        self._tell_restored(intact=True)
+
+    def _start_fresh(self) -> None:
+        self.is_fresh = True
+        self.state_step = 0
+        if self.world > 1:
+            replicated, _ = self._trainable.tensors()
+            self.replica.wrap(is_synced=replicas_agree(replicated))
+        self._publish_state(0)
+        write_addresses(self._link.run.addresses(self._link.worker), self._trainable.model)
+
+    def _tell_restored(self, *, intact: bool, bad_step: int | None = None, detail: str = "") -> None:
+        self._link.channel.send(
+            control.StateRestored(
+                generation=self.number, rank=self.rank, is_intact=intact, bad_step=bad_step, detail=detail
+            )
+        )
+
+    def _load(self, state: LoadedState) -> None:
+        self._trainable.load(state.tensors, state.values)
+        restore_streams(state.streams)
+        self.feed.seek(state.position["feed"], step=state.step)
+
+    # --- passes -----------------------------------------------------------------------------------
+
+    def prepare(self, this: Pass) -> None:
+        """Set the state, and the wrapper where the pass asks for one, before the user's step runs."""
+        assert self._loaded is not None, "passes follow a restore"
+        if this.wraps:
+            self.replica.wrap(is_synced=True)
+        self._load(self._loaded)
+
+    def accept(self, report: StepReport) -> bool:
+        """Publish the state after a new step; False when the generation was revoked while waiting at the gate."""
+        self._link.slot.enter(Phase.SNAPSHOT)
+        if not self._wait_at_gate(report.step):
+            return False
+        digests = self._publish_state(report.step)
+        self.state_step = report.step
+        self._link.slot.publish(replace(report, digest=digests.replica), done_wall_us=self._clock.wall_us())
+        return True
+
+    def _wait_at_gate(self, step: int) -> bool:
+        page = self._link.page
+        while page.assessed_step < step - _GATE_DEPTH or page.pinned_step == step - SLOT_COUNT:
+            if self._link.is_revoked(self.number):
+                return False
+            self._clock.sleep_us(GATE_POLL_US)
+        return True
+
+    def _publish_state(self, step: int) -> Digests:
+        assert self._writer is not None, "there is a writer once there is a rank"
+        digests = self._writer.write(
+            self._trainable, step=step, generation=self.number, streams=capture_streams(), position={"feed": self.feed.position}
+        )
+        self._link.slot.set_published(step)
+        return digests
+
+    def _digests(self) -> Digests:
+        replicated, private = self._trainable.tensors()
+        return digest_state(replicated, private, capture_streams())
+
+    def _live_tensors(self) -> dict[str, torch.Tensor]:
+        replicated, private = self._trainable.tensors()
+        return replicated | private
+
+    def keep_trial(self) -> None:
+        """Remember the first of two runs of a step."""
+        self._trial = self._digests()
+        self._trial_tensors = {}
+        if self._tolerance is not None:
+            self._trial_tensors = {name: tensor.clone() for name, tensor in self._live_tensors().items()}
+
+    def begin_probe(self, passes: tuple[Pass, ...]) -> None:
+        """Run the newest step once more from its predecessor."""
+        self.is_fresh = False
+        self._loaded = load_snapshot(self._link.run, self.rank, self.state_step - 1)
+        self._expected = load_snapshot(self._link.run, self.rank, self.state_step)
+        self.passes = list(passes)
+
+    def end_probe(self) -> None:
+        """Measure how far two runs of one step differ; the published result stays the valid one."""
+        assert self._expected is not None, "a probe compares with a published state"
+        is_bitwise = self._digests() == self._expected.digests
+        noise = 0.0 if is_bitwise else largest_difference(self._live_tensors(), self._expected.tensors)
+        self._link.channel.send(
+            control.NoiseMeasured(rank=self.rank, step=self._expected.step, is_bitwise=is_bitwise, noise=noise.hex())
+        )
+        if not is_bitwise:
+            self._load(self._expected)
+        self._loaded = self._expected = None
+
+    def end_replay(self, report: StepReport) -> bool:
+        """Compare a replay, report it, and wait for the verdict; False when the generation was revoked instead."""
+        assert self._expected is not None, "a replay compares"
+        found = self._digests()
+        wanted = self._expected.digests if self._mode is VerifyMode.PREDECESSOR else self._trial
+        outcome, detail = self._compare(found, wanted)
+        self._link.slot.enter(Phase.HELD)
+        self._link.channel.send(
+            control.StepReplayed(
+                generation=self.number, rank=self.rank, step=report.step, outcome=outcome, digest=found.replica, detail=detail
+            )
+        )
+        if not self._link.wait_resumed(self.number):
+            return False
+        if self._mode is VerifyMode.PREDECESSOR:
+            self.state_step = report.step
+            if outcome is not ReplayOutcome.EQUAL:
+                self._load(self._expected)
+            is_kept = True
+        else:
+            self._link.slot.set_published(self.state_step)
+            is_kept = self.accept(report)
+        self._loaded = self._expected = self._trial = None
+        self._trial_tensors = {}
+        with suppress(OSError):
+            write_addresses(self._link.run.addresses(self._link.worker), self._trainable.model)
+        return is_kept
+
+    def _compare(self, found: Digests, wanted: Digests | None) -> tuple[ReplayOutcome, str]:
+        if found == wanted:
+            return ReplayOutcome.EQUAL, ""
+        what = "replicated state" if wanted is None or found.replica != wanted.replica else "private state"
+        if self._tolerance is None:
+            return ReplayOutcome.DIFFERENT, f"{what} differs bitwise"
+        assert self._expected is not None
+        reference = self._expected.tensors if self._mode is VerifyMode.PREDECESSOR else self._trial_tensors
+        difference = largest_difference(self._live_tensors(), reference)
+        # Written so that a difference that is not a number fails.
+        if difference <= self._tolerance:
+            return ReplayOutcome.WITHIN_TOLERANCE, f"{what}: {difference:.3g} <= {self._tolerance:.3g}"
+        return ReplayOutcome.DIFFERENT, f"{what}: {difference:.3g} > {self._tolerance:.3g}"
+
+
+__all__ = ["Generation", "Position"]

@@ -1,0 +1,141 @@
+"""Join and leave process groups, one per generation.
+
+Every generation meets through a fresh file store: a reused store holds the addresses of dead peers. The file
+lies in shared memory on the run's host, so no process has to stay alive for it, least of all rank 0.
+
+gloo cannot be told to give up: `abort`, `destroy` and `shutdown` leave ranks that are not neighbours of the dead
+one blocked in the collective. What does release them, at once, is shutting down the connected sockets that gloo
+opened; their descriptors are noted around the creation of a group. The cut runs on another thread than the one
+that is blocked.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+JOIN_LIMIT = timedelta(seconds=10)
+"""Longest wait for the peers while a group is formed; a peer that dies meanwhile must not cost half an hour."""
+
+COLLECTIVE_LIMIT = timedelta(hours=4)
+"""gloo's own limit inside a running group. The supervisor watches progress and acts long before."""
+
+_GROUP_ERROR_WORDS = (
+    "connection closed by peer",
+    "connection reset by peer",
+    "broken pipe",
+    "read error",
+    "write error",
+    "socket closed",
+    "connection refused",
+    "gloo",
+    "process group",
+    "timed out waiting",
+)
+
+
+class Group:
+    """The process group of the current generation, and the sockets to cut when it breaks."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._sockets: dict[int, int] = {}
+        """Descriptor -> inode, so that a number that the process reused is never cut."""
+        self._lock = threading.Lock()
+        """The control thread cuts while the main thread joins or creates a subgroup."""
+        self._is_cut = False
+
+    @property
+    def is_joined(self) -> bool:
+        """True between join and leave."""
+        return dist.is_initialized()
+
+    def join(self, *, generation: int, rank: int, world: int, store: Path) -> None:
+        """Form the group of a generation; raises what torch raises when a peer is missing."""
+        with self._lock:
+            self.generation, self._is_cut = generation, False
+            self._sockets.clear()
+        before = _socket_inodes()
+        meeting = dist.FileStore(str(store), world)
+        meeting.set_timeout(JOIN_LIMIT)
+        dist.init_process_group(
+            "gloo", store=meeting, rank=rank, world_size=world, timeout=JOIN_LIMIT
+        )
+        self._note(before)
+        dist.distributed_c10d._set_pg_timeout(COLLECTIVE_LIMIT)  # noqa: SLF001 - no public way to change it
+
+    def track(self, create: Callable[..., object]) -> Callable[..., object]:
+        """Wrap a function that creates a subgroup, so that its sockets are cut as well."""
+
+        def tracked(*args: object, **kwargs: object) -> object:
+            before = _socket_inodes()
+            made = create(*args, **kwargs)
+            self._note(before)
+            return made
+
+        return tracked
+
+    def _note(self, before: dict[int, int]) -> None:
+        with self._lock:
+            now = _socket_inodes()
+            self._sockets |= {fd: inode for fd, inode in now.items() if before.get(fd) != inode}
+            if self._is_cut:
+                self._cut_noted()
+
+    def cut(self, generation: int) -> int:
+        """Shut down the sockets of a generation; returns how many were connected. Safe from any thread."""
+        with self._lock:
+            if generation != self.generation:
+                return 0
+            self._is_cut = True
+            return self._cut_noted()
+
+    def _cut_noted(self) -> int:
+        count = 0
+        for descriptor, inode in self._sockets.items():
+            with suppress(OSError):
+                if os.fstat(descriptor).st_ino != inode:
+                    continue
+                # The duplicate is closed by Python; the original stays with gloo, which sees the shutdown.
+                with socket.socket(fileno=os.dup(descriptor)) as peer:
+                    peer.getpeername()
+                    peer.shutdown(socket.SHUT_RDWR)
+                count += 1
+        return count
+
+    def leave(self) -> None:
+        """Drop the group. Its sockets are cut first, so nothing waits for a dead peer."""
+        self.cut(self.generation)
+        if dist.is_initialized():
+            with suppress(RuntimeError, ValueError):
+                dist.destroy_process_group()
+
+
+def is_group_error(error: BaseException) -> bool:
+    """True when an exception came from the group, that is from a peer's death and not from the user's code."""
+    if isinstance(error, dist.DistError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(word in text for word in _GROUP_ERROR_WORDS)
+
+
+def _socket_inodes() -> dict[int, int]:
+    """Descriptor -> inode of every open socket of this process."""
+    found: dict[int, int] = {}
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            status = os.fstat(int(name))
+            if stat.S_ISSOCK(status.st_mode):
+                found[int(name)] = status.st_ino
+    return found

@@ -1,0 +1,83 @@
+"""The communication hook: counts each collective into the slot, and looks at the gradient on the way.
+
+The hook calls the default all-reduce and nothing else, with the same division as DDP without a hook (a
+multiplication by 1/world before the sum), so the bits are those of plain DDP. A user's own hook is wrapped:
+it decides what happens, we only count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from lastgood.base.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.nn.parallel import DistributedDataParallel
+
+    from lastgood.training.slot import StatusSlot
+
+Hook = "Callable[[object, dist.GradBucket], torch.futures.Future[torch.Tensor]]"
+
+
+class CountingHook:
+    """Counts bucket launches and completions of one generation and keeps what the gradient showed this step."""
+
+    def __init__(self, slot: StatusSlot, inner: Callable | None = None, inner_state: object = None) -> None:
+        """`inner` is the user's own hook and its state, or None for the default all-reduce."""
+        self._slot = slot
+        self._inner = inner
+        self._inner_state = inner_state
+        self.is_local_nonfinite = False
+        self.waited_us = 0
+        """Time of this step between the last launch and the last completion: waiting, not computing."""
+        self._last_launch_us = 0
+        self._clock = SystemClock()
+        self._square_sums: list[torch.Tensor] = []
+
+    def attach(self, ddp: DistributedDataParallel) -> None:
+        """Register this hook with a freshly wrapped model."""
+
+        def lastgood_hook(_state, bucket):  # noqa: ANN001, ANN202 - torch compares annotations with its own types
+            return self._reduce(bucket)
+
+        ddp.register_comm_hook(None, lastgood_hook)
+
+    def begin_step(self) -> None:
+        """Forget the last step's gradient."""
+        self.is_local_nonfinite = False
+        self.waited_us = 0
+        self._square_sums.clear()
+
+    def grad_norm(self) -> float | None:
+        """Norm of the reduced gradient of this step; None when no bucket was reduced (no backward pass)."""
+        if not self._square_sums:
+            return None
+        return float(torch.stack(self._square_sums).sum().sqrt())
+
+    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """Reduce one bucket. The infinity norm carries NaN along and cannot overflow, unlike a sum."""
+        buffer = bucket.buffer()
+        if not torch.isfinite(torch.linalg.vector_norm(buffer, float("inf"))):
+            self.is_local_nonfinite = True
+        self._slot.count_launch(is_last=bucket.is_last())
+        self._last_launch_us = self._clock.monotonic_us()
+        if self._inner is not None:
+            reduced = self._inner(self._inner_state, bucket)
+        else:
+            buffer.mul_(1.0 / dist.get_world_size())
+            work = dist.all_reduce(buffer, async_op=True)
+            reduced = work.get_future().then(lambda done: done.value()[0])
+        return reduced.then(self._completed)
+
+    def _completed(self, done: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
+        result = done.value()
+        tensor = result[0] if isinstance(result, list) else result
+        self._square_sums.append(torch.linalg.vector_norm(tensor, dtype=torch.float64).square())
+        self._slot.count_completion()
+        self.waited_us = self._clock.monotonic_us() - self._last_launch_us
+        return tensor

@@ -1,0 +1,116 @@
+"""A worker's side of its socket: what the supervisor said last, and a thread that hears it while the rank is blocked.
+
+The thread is what makes a blocked collective recoverable: it cuts the group's sockets when a generation is revoked.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from lastgood.training import control
+from lastgood.training.rank.group import Group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lastgood.training.control import Assignment, Channel
+    from lastgood.training.rundir import RunDir
+    from lastgood.training.slot import ControlPage, StatusSlot
+
+SUPERVISOR_GONE = 70
+_POLL_S = 0.2
+"""How often a waiting main thread looks at itself; it is woken at once by what it waits for."""
+
+
+class Link:
+    """Everything a rank shares with its supervisor."""
+
+    def __init__(self, *, worker: str, channel: Channel, run: RunDir, slot: StatusSlot, page: ControlPage) -> None:
+        self.worker = worker
+        self.channel = channel
+        self.run = run
+        self.slot = slot
+        self.page = page
+        self.group = Group()
+        self._changed = threading.Condition()
+        """Guards what the control thread sets and the main thread waits for."""
+        self._assignments: deque[Assignment] = deque()
+        self._revoked_generation = 0
+        self._resumed: dict[int, int] = {}
+        self._is_finish_acknowledged = False
+        self.stop_after: int | None = None
+        self.on_script_end: Callable[[], None] | None = None
+        """Set by the run, so that a loop left early still ends in order."""
+
+    def listen(self) -> None:
+        """Start the control thread."""
+        threading.Thread(target=self._listen, name="lastgood-control", daemon=True).start()
+
+    def _listen(self) -> None:
+        while not self.channel.is_closed:
+            for message in self.channel.receive():
+                self._take(message)
+        os._exit(SUPERVISOR_GONE)  # without a supervisor nobody would name a culprit or restore a state
+
+    def _take(self, message: object) -> None:
+        if isinstance(message, control.DumpStack):
+            with open(message.path, "w") as out:
+                faulthandler.dump_traceback(out, all_threads=True)
+            return
+        with self._changed:
+            match message:
+                case control.Assignment():
+                    self._assignments.append(message)
+                case control.Revoked():
+                    self._revoked_generation = max(self._revoked_generation, message.generation)
+                case control.Resumed():
+                    self._resumed[message.generation] = message.step
+                case control.StopAfter():
+                    self.stop_after = message.step
+                case control.FinishAcknowledged():
+                    self._is_finish_acknowledged = True
+            self._changed.notify_all()
+        if isinstance(message, control.Revoked):
+            self.group.cut(message.generation)
+
+    def is_revoked(self, generation: int) -> bool:
+        """True when this generation is over."""
+        return self._revoked_generation >= generation
+
+    def wait_assignment(self) -> Assignment:
+        """Wait, parked, for the next assignment that is not already revoked."""
+        with self._changed:
+            while True:
+                while self._assignments:
+                    assignment = self._assignments.popleft()
+                    if not self.is_revoked(assignment.generation):
+                        return assignment
+                self._changed.wait(_POLL_S)
+
+    def wait_revoked(self, generation: int) -> None:
+        """Wait until the supervisor ends this generation (or this process)."""
+        with self._changed:
+            while not self.is_revoked(generation):
+                self._changed.wait(_POLL_S)
+
+    def wait_resumed(self, generation: int) -> bool:
+        """Wait for the verdict on a replay; False when the generation was revoked instead."""
+        with self._changed:
+            while not self.is_revoked(generation):
+                if generation in self._resumed:
+                    return True
+                self._changed.wait(_POLL_S)
+        return False
+
+    def wait_finish(self, generation: int) -> bool:
+        """Wait until every rank has finished; False when the generation was revoked instead."""
+        with self._changed:
+            while not self.is_revoked(generation):
+                if self._is_finish_acknowledged:
+                    return True
+                self._changed.wait(_POLL_S)
+        return False

@@ -1,0 +1,64 @@
+"""Which passes through the user's step a rank makes after a restore. Pure.
+
+Re-wrapping DDP starts again with its first bucket layout, which changes the bits of the next update. One pass
+with the new wrapper makes DDP rebuild its buckets; two are taken, so that the second already runs the final layout.
+Step 1 is different: plain torch itself still runs the first layout there, so a replay of step 1 takes a fresh
+wrapper and no throw-away pass.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from lastgood.recovery.messages import VerifyMode
+
+
+class PassKind(enum.StrEnum):
+    """What one run of the user's step is for."""
+
+    STEP = "step"
+    """A new step: its result is kept and published."""
+    DISCARD = "discard"
+    """Thrown away: lets DDP settle its buckets."""
+    TRIAL = "trial"
+    """The first of two runs of the same step; only its digest is kept."""
+    PROBE = "probe"
+    """The second run of a step at the start, which measures whether steps repeat bit for bit."""
+    REPLAY = "replay"
+    """Compared with the published digest (or with the trial); nothing goes on until the supervisor accepts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One run of the user's step, from the restored state unless it is a new step."""
+
+    kind: PassKind
+    step: int
+    wraps: bool = False
+    """A fresh DDP wrapper is made before it."""
+
+
+def _settle(step: int, last: Pass, second: PassKind = PassKind.DISCARD) -> tuple[Pass, ...]:
+    return (Pass(PassKind.DISCARD, step, wraps=True), Pass(second, step), last)
+
+
+def passes_after_restore(mode: VerifyMode, *, restore_step: int, is_wrapped: bool) -> tuple[Pass, ...]:
+    """Return the passes that verify a restored state; `is_wrapped` is false with a single rank, which has no DDP."""
+    step = restore_step + 1
+    replay = Pass(PassKind.REPLAY, step)
+    if mode is VerifyMode.PREDECESSOR:
+        if not is_wrapped:
+            return (replay,)
+        return (Pass(PassKind.REPLAY, step, wraps=True),) if step == 1 else _settle(step, replay)
+    if not is_wrapped:
+        return (Pass(PassKind.TRIAL, step), replay)
+    if step == 1:
+        return (Pass(PassKind.TRIAL, step, wraps=True), Pass(PassKind.REPLAY, step, wraps=True))
+    return _settle(step, replay, second=PassKind.TRIAL)
+
+
+def passes_of_probe(step: int, *, is_wrapped: bool) -> tuple[Pass, ...]:
+    """Return the passes that run a finished step once more, through a fresh wrapper as a recovery would."""
+    probe = Pass(PassKind.PROBE, step)
+    return _settle(step, probe) if is_wrapped else (probe,)

@@ -1,0 +1,68 @@
+"""The model as the script calls it: one stable object over a wrapper that changes with every generation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from lastgood.training.rank.hook import CountingHook
+from lastgood.training.rank.state import digest_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lastgood.training.slot import StatusSlot
+
+
+class Replica:
+    """The data-parallel model of a rank; call it like the module it stands for.
+
+    It forwards attributes to the current DDP wrapper (or to the bare module with a single rank), so
+    `run.model.module` and `run.model.no_sync()` work as with DDP, and it may be kept in a variable.
+    """
+
+    def __init__(self, module: torch.nn.Module, slot: StatusSlot, *, ddp: dict[str, Any], hook: Callable | None, hook_state: object) -> None:
+        self._module = module
+        self._slot = slot
+        self._options = dict(ddp)
+        self._user_hook = hook
+        self._user_hook_state = hook_state
+        self._wrapper: torch.nn.Module = module
+        self.hook: CountingHook | None = None
+
+    def wrap(self, *, is_synced: bool) -> None:
+        """Wrap the module anew for the current group.
+
+        The constructor's own broadcast from rank 0 would hide a corrupt replica or spread one, so it is left
+        out once the replicas' digests are known to agree.
+        """
+        self.unwrap()
+        self._wrapper = DistributedDataParallel(self._module, init_sync=not is_synced, **self._options)
+        self.hook = CountingHook(self._slot, self._user_hook, self._user_hook_state)
+        self.hook.attach(self._wrapper)
+
+    def unwrap(self) -> None:
+        """Drop the wrapper and its autograd hooks, which would call into a dead group."""
+        if isinstance(self._wrapper, DistributedDataParallel):
+            self._wrapper.reducer._remove_autograd_hooks()  # noqa: SLF001 - nothing public drops them before collection
+        self._wrapper = self._module
+        self.hook = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._wrapper(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapper, name)
+
+
+def replicas_agree(tensors: dict[str, torch.Tensor]) -> bool:
+    """True when every rank of the group holds the same bytes."""
+    value = int(digest_tensors(tensors), 16)
+    words = torch.tensor([(value >> shift) & 0xFFFF_FFFF for shift in (0, 32, 64, 96)])
+    highest, lowest = words.clone(), words.clone()
+    dist.all_reduce(highest, op=dist.ReduceOp.MAX)
+    dist.all_reduce(lowest, op=dist.ReduceOp.MIN)
+    return bool(torch.equal(highest, lowest))

@@ -1,0 +1,336 @@
+"""What a user's script sees: `start`, and on the run `batches`, `step` and `section`.
+
+A peer's death raises inside the user's step, and a generator never sees an exception of the loop body. So the
+`with run.step()` block is the only place where recovery re-enters: it takes the exception, and the next turn of the
+loop parks, joins the next generation, restores, rewinds and hands out the batches that have to run again.
+"""
+
+from __future__ import annotations
+
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lastgood.base.clock import SystemClock
+from lastgood.base.errors import Refused
+from lastgood.base.units import parse_duration_us
+from lastgood.signals.reading import Phase, StepReport
+from lastgood.training import control
+from lastgood.training.rank.feed import EndOfEpoch
+from lastgood.training.rank.generation import Generation
+from lastgood.training.rank.group import is_group_error
+from lastgood.training.rank.passes import Pass, PassKind, passes_of_probe
+from lastgood.training.rank.replica import Replica
+from lastgood.training.rank.state import Trainable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+
+    import torch
+
+    from lastgood.training.rank.link import Link
+
+PROBE_STEP = 2
+"""The step that is run twice at the start: the first that runs DDP's final bucket layout."""
+
+
+def start(
+    *,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loader: Callable[[int, int], Iterable[Any]],
+    scheduler: Any = None,
+    scaler: Any = None,
+    extra: dict[str, Any] | None = None,
+    ddp: dict[str, Any] | None = None,
+    hook: Callable | None = None,
+    hook_state: object = None,
+) -> Run:
+    """Return the run once this worker has a rank; a spare parks in here until it is needed.
+
+    Args:
+        model: the bare module, not wrapped in DDP.
+        optimizer: made from the model's parameters.
+        loader: called with (rank, world) when the rank is known; gives the batches of one epoch.
+        scheduler: stepped inside the `with run.step()` block; part of the state.
+        scaler: a gradient scaler; part of the state.
+        extra: further objects with `state_dict` and `load_state_dict`, by name; part of the state.
+        ddp: options for DistributedDataParallel.
+        hook: a DDP communication hook of your own; it is wrapped, not replaced.
+        hook_state: the state that your hook gets.
+
+    Raises:
+        Refused: when the script was not started by `lastgood run`.
+    """
+    from lastgood.training.rank.worker import current_link
+
+    link = current_link()
+    if link is None:
+        raise Refused(
+            "nobody supervises this process",
+            where="lastgood.start",
+            found="a script started directly",
+            needs="the supervisor of lastgood run",
+            next="type: lastgood run --nproc-per-node 4 --spares 1 SCRIPT",
+        )
+    trainable = Trainable(model, optimizer, scheduler, scaler, extra or {})
+    replica = Replica(model, link.slot, ddp=ddp or {}, hook=hook, hook_state=hook_state)
+    run = Run(link, Generation(link, trainable, replica, loader))
+    link.channel.send(control.Ready(state_bytes=sum(p.numel() * p.element_size() for p in model.parameters())))
+    run._generation.enter_next()  # noqa: SLF001 - start is part of the run
+    link.on_script_end = run.close
+    return run
+
+
+class Step:
+    """One pass through the user's step. Set `loss` (and `grad_norm` if you clip) to have them checked."""
+
+    def __init__(self, run: Run, this: Pass) -> None:
+        self._run = run
+        self._pass = this
+        self.loss: torch.Tensor | float | None = None
+        self.grad_norm: torch.Tensor | float | None = None
+        self.is_accepted = False
+        """True when the block has ended and its result was kept."""
+
+    @property
+    def number(self) -> int:
+        """Which step this is, from 1."""
+        return self._pass.step
+
+    @property
+    def is_replay(self) -> bool:
+        """True when this step ran before, so its side effects (logs, files) happen again."""
+        return self._pass.kind is not PassKind.STEP
+
+    def __enter__(self) -> Step:
+        self._run._begin(self._pass)  # noqa: SLF001
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if error is None:
+            self._run._end(self)  # noqa: SLF001
+            return False
+        if not isinstance(error, Exception):
+            return False
+        self._run._raised(error)  # noqa: SLF001
+        return True
+
+
+class Run:
+    """A supervised training run, as one rank sees it."""
+
+    def __init__(self, link: Link, generation: Generation) -> None:
+        self._link = link
+        self._generation = generation
+        self._clock = SystemClock()
+        self._pass: Pass | None = None
+        self._began_us = 0
+        self._is_finished = False
+
+    @property
+    def model(self) -> Replica:
+        """The data-parallel model."""
+        return self._generation.replica
+
+    @property
+    def rank(self) -> int:
+        """This rank, from 0."""
+        return self._generation.rank
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self._generation.world
+
+    @property
+    def generation(self) -> int:
+        """Attempt, from 1; it grows with every recovery."""
+        return self._generation.number
+
+    @property
+    def steps_done(self) -> int:
+        """Newest accepted step; 0 before the first."""
+        return self._generation.state_step
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the next batch, from 0."""
+        return self._generation.feed.epoch
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Yield the epochs that are left, also in a spare that takes over in the middle of one."""
+        while self.epoch < count:
+            before = self.epoch
+            yield before
+            if self.epoch == before:
+                self._generation.feed.next_epoch()
+
+    def batches(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Any]:
+        """Yield the batch of each step, and of each step that has to run again.
+
+        Args:
+            epochs: go through the data until so many epochs are done; without it, one epoch a call.
+            steps: stop after so many steps in all.
+        """
+        last_epoch = self.epoch + 1 if epochs is None else epochs
+        while True:
+            if self._link.is_revoked(self._generation.number):
+                self._generation.enter_next()
+            try:
+                batch = self._next_batch(last_epoch=last_epoch, steps=steps)
+            except RuntimeError as error:
+                if not is_group_error(error):
+                    raise
+                self._raised(error)  # a peer died while the wrapper was made anew
+                continue
+            if batch is not None:
+                yield batch[0]
+            elif epochs is None and steps is None:
+                return
+            elif self._finish():
+                return
+
+    def _next_batch(self, *, last_epoch: int, steps: int | None) -> tuple[Any] | None:
+        """Return the next batch in a tuple, or None when there is no further step."""
+        generation = self._generation
+        if generation.passes:
+            self._pass = generation.passes[0]
+            generation.prepare(self._pass)
+            return (generation.feed.batch(self._pass.step),)
+        step = generation.state_step + 1
+        is_last = steps is not None and step > steps
+        if is_last or (self._link.stop_after is not None and step > self._link.stop_after):
+            return None
+        while generation.feed.epoch < last_epoch:
+            try:
+                self._pass = Pass(PassKind.STEP, step)
+                return (generation.feed.batch(step),)
+            except EndOfEpoch:
+                generation.feed.next_epoch()
+        return None
+
+    def step(self) -> Step:
+        """Return the block in which one step runs; the only place where recovery re-enters."""
+        if self._pass is None:
+            raise Refused(
+                "a step without a batch",
+                where="run.step()",
+                needs="one block for each batch of run.batches()",
+                next="write: for batch in run.batches(): with run.step() as step: ...",
+            )
+        return Step(self, self._pass)
+
+    @contextmanager
+    def section(self, name: str, *, limit: str | None = None, counts_as: str = "productive") -> Iterator[None]:
+        """Declare a long phase outside the steps, with its own limit for the hang detector.
+
+        Args:
+            name: such as `eval`.
+            limit: such as `10min`; without it the limit is learned from earlier sections of that name.
+            counts_as: wall-time state in the ledger: productive, checkpoint.blocking, warmup or planned.
+        """
+        limit_us = 0 if limit is None else parse_duration_us(limit)
+        self._tell_section(name, counts_as, is_open=True)
+        self._link.slot.open_section(name, limit_us)
+        try:
+            yield
+        finally:
+            self._link.slot.close_section()
+            self._link.slot.enter(Phase.BETWEEN)
+            self._tell_section(name, counts_as, is_open=False)
+
+    def _tell_section(self, name: str, counts_as: str, *, is_open: bool) -> None:
+        self._link.channel.send(
+            control.SectionChanged(
+                rank=self.rank, name=name, state=counts_as, is_open=is_open, wall_us=self._clock.wall_us()
+            )
+        )
+
+    # --- one pass ---------------------------------------------------------------------------------
+
+    def _begin(self, this: Pass) -> None:
+        self._began_us = self._clock.monotonic_us()
+        self._link.slot.enter(Phase.COMPUTE, step=this.step)
+        if self.model.hook is not None:
+            self.model.hook.begin_step()
+
+    def _end(self, step: Step) -> None:
+        this = self._pass
+        self._pass = None
+        assert this is not None, "a block ends once"
+        generation = self._generation
+        if self._link.is_revoked(generation.number):
+            return
+        match this.kind:
+            case PassKind.STEP:
+                step.is_accepted = generation.accept(self._report(this, step))
+                if this.step == PROBE_STEP and generation.is_fresh:
+                    generation.begin_probe(passes_of_probe(this.step, is_wrapped=generation.world > 1))
+            case PassKind.DISCARD:
+                pass
+            case PassKind.TRIAL:
+                generation.keep_trial()
+            case PassKind.PROBE:
+                generation.end_probe()
+            case PassKind.REPLAY:
+                step.is_accepted = generation.end_replay(self._report(this, step))
+        if generation.passes and this is generation.passes[0]:
+            generation.passes.pop(0)
+        self._link.slot.enter(Phase.BETWEEN)
+
+    def _report(self, this: Pass, step: Step) -> StepReport:
+        """What this rank says about the step; the digest is filled in when the state is published."""
+        hook = self.model.hook
+        whole_us = self._clock.monotonic_us() - self._began_us
+        norm = step.grad_norm if step.grad_norm is not None else (hook.grad_norm() if hook else None)
+        return StepReport(
+            rank=self.rank,
+            step=this.step,
+            digest="0",
+            loss=_number(step.loss),
+            grad_norm=_number(norm),
+            local_nonfinite=hook.is_local_nonfinite if hook else False,
+            self_us=whole_us - (hook.waited_us if hook else 0),
+            step_us=whole_us,
+        )
+
+    def _raised(self, error: Exception) -> None:
+        """Tell the supervisor, then wait: it knows whether a peer died or this script is at fault."""
+        self._pass = None
+        number = self._generation.number
+        if not self._link.is_revoked(number):
+            self._link.channel.send(
+                control.StepRaised(
+                    generation=number,
+                    step=self._generation.state_step + 1,
+                    type_name=type(error).__name__,
+                    message=str(error)[:2000],
+                    is_group_error=is_group_error(error),
+                    trace="".join(traceback.format_exception(error))[-8000:],
+                )
+            )
+            self._link.slot.enter(Phase.HELD)
+            self._link.wait_revoked(number)
+
+    def _finish(self) -> bool:
+        """Say that the last step is done; False when a fault elsewhere makes this rank go back to work."""
+        generation = self._generation
+        self._link.channel.send(control.Finished(generation=generation.number, step=generation.state_step))
+        self._link.slot.enter(Phase.FINISHED)
+        self._is_finished = self._link.wait_finish(generation.number)
+        return self._is_finished
+
+    def close(self) -> None:
+        """End the run after the script: called by the worker, so that a loop left early still ends in order."""
+        if not self._is_finished:
+            self._finish()
+
+
+def _number(value: torch.Tensor | float | None) -> float | None:
+    """A loss or a norm as a plain number."""
+    detach = getattr(value, "detach", None)
+    if detach is not None:
+        value = detach()
+    return None if value is None else float(value)

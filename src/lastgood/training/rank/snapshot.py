@@ -1,0 +1,168 @@
+"""Three snapshot files per rank in shared memory, written every step, owned by the supervisor.
+
+Order of publication: the header is emptied, then the data is copied, then the digest and the step are written.
+A writer that dies in between leaves an empty header, which nobody restores. Digests are taken of the live
+tensors and never of the copy, so a copy that went wrong does not hash to them.
+
+File: a 4096-byte JSON header line padded with blanks, the tensors at `data_offset`, then the pickled blob.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import xxhash
+
+from lastgood.base.clock import SystemClock
+from lastgood.training.catalogue import HEADER_BYTES, read_snapshot_header
+from lastgood.training.rank.state import (
+    Digests,
+    Entry,
+    Layout,
+    RandomStreams,
+    digest_state,
+    fits,
+    pack,
+    plan_layout,
+    unpack,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lastgood.training.rank.state import Trainable
+    from lastgood.training.rundir import RunDir
+
+_PAGE_BYTES = 4096
+
+
+class LoadedState(NamedTuple):
+    """A state read back from a snapshot or a checkpoint, its bytes hashed to their digests."""
+
+    step: int
+    digests: Digests
+    tensors: dict[str, torch.Tensor]
+    values: dict[str, Any]
+    streams: RandomStreams
+    position: dict[str, Any]
+
+
+class SnapshotMismatch(Exception):  # noqa: N818 - a result that the recovery loop acts upon
+    """The bytes of a snapshot do not hash to the digest that was published with them."""
+
+    def __init__(self, step: int, detail: str) -> None:
+        super().__init__(f"state {step}: {detail}")
+        self.step = step
+        self.detail = detail
+
+
+class _File:
+    """One mapped snapshot file that grows when the state does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._map: mmap.mmap | None = None
+        self._views: list[tuple[tuple[Entry, ...], list[torch.Tensor]]] = []
+
+    def map_at_least(self, size: int) -> mmap.mmap:
+        size = -(-size // _PAGE_BYTES) * _PAGE_BYTES
+        if self._map is None or len(self._map) < size:
+            self._views.clear()
+            self._map = None
+            os.posix_fallocate(self._descriptor, 0, size)
+            self._map = mmap.mmap(self._descriptor, size)
+        return self._map
+
+    def views(self, entries: tuple[Entry, ...]) -> list[torch.Tensor]:
+        """Tensors over the mapping, one per entry; cached, since they are needed every step."""
+        for known, found in self._views:
+            if known is entries:
+                return found
+        assert self._map is not None, "views are asked for after mapping"
+        found = [_view(self._map, entry) for entry in entries]
+        self._views = [*self._views[-1:], (entries, found)]
+        return found
+
+
+class SnapshotWriter:
+    """Writes the snapshots of one rank."""
+
+    def __init__(self, run: RunDir, rank: int) -> None:
+        self._run = run
+        self._rank = rank
+        self._files: dict[Path, _File] = {}
+        self._layout: Layout | None = None
+
+    def write(self, trainable: Trainable, *, step: int, generation: int, streams: RandomStreams, position: dict[str, Any]) -> Digests:
+        """Publish the state after `step`; returns its digests. Raises OSError when shared memory is full."""
+        replicated, private = trainable.tensors()
+        if self._layout is None or not fits(self._layout, replicated, private):
+            self._layout = plan_layout(replicated, private)
+        layout = self._layout
+        values = {"values": trainable.values(), "streams": streams, "position": position}
+        blob = pack({"layout": layout, **values})
+        path = self._run.snapshot(self._rank, step)
+        file = self._files.setdefault(path, _File(path))
+        mapped = file.map_at_least(HEADER_BYTES + layout.data_bytes + len(blob))
+        mapped[:HEADER_BYTES] = b" " * HEADER_BYTES
+        with torch.no_grad():
+            for entries, tensors in ((layout.replicated, replicated), (layout.private, private)):
+                if entries:
+                    torch._foreach_copy_(file.views(entries), list(tensors.values()))  # noqa: SLF001 - one fused copy
+        blob_offset = HEADER_BYTES + layout.data_bytes
+        mapped[blob_offset : blob_offset + len(blob)] = blob
+        digests = digest_state(replicated, private, streams)
+        header = {
+            "step": step,
+            "generation": generation,
+            "published_us": SystemClock().monotonic_us(),
+            "bytes": blob_offset + len(blob),
+            "data_offset": HEADER_BYTES,
+            "blob_offset": blob_offset,
+            "blob_bytes": len(blob),
+            "digest": digests.replica,
+            "private_digest": digests.private,
+            "blob_digest": xxhash.xxh3_128_hexdigest(blob),
+        }
+        mapped[:HEADER_BYTES] = (json.dumps(header) + "\n").encode().ljust(HEADER_BYTES)
+        return digests
+
+
+def load_snapshot(run: RunDir, rank: int, step: int) -> LoadedState:
+    """Re-read a snapshot and hash every byte of it; raises SnapshotMismatch when anything is off."""
+    path = run.snapshot(rank, step)
+    header = read_snapshot_header(path)
+    if header is None or header["step"] != step:
+        raise SnapshotMismatch(step, "its header is empty or holds another step")
+    with path.open("rb") as stream:
+        mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+    if len(mapped) < header["bytes"]:
+        raise SnapshotMismatch(step, f"{len(mapped)} bytes on disk, {header['bytes']} were written")
+    blob = mapped[header["blob_offset"] : header["blob_offset"] + header["blob_bytes"]]
+    if xxhash.xxh3_128_hexdigest(blob) != header["blob_digest"]:
+        raise SnapshotMismatch(step, "the bytes of its random streams and data position changed")
+    content = unpack(blob)
+    layout: Layout = content["layout"]
+    replicated = {e.name: _view(mapped, e) for e in layout.replicated}
+    private = {e.name: _view(mapped, e) for e in layout.private}
+    found = digest_state(replicated, private, content["streams"])
+    if found.replica != header["digest"]:
+        raise SnapshotMismatch(step, f"parameters and optimizer hash to {found.replica}, published {header['digest']}")
+    if found.private != header["private_digest"]:
+        raise SnapshotMismatch(step, f"private state hashes to {found.private}, published {header['private_digest']}")
+    return LoadedState(step, found, replicated | private, content["values"], content["streams"], content["position"])
+
+
+def _view(mapped: mmap.mmap, entry: Entry) -> torch.Tensor:
+    """Return a tensor over mapped bytes."""
+    count = 1
+    for extent in entry.shape:
+        count *= extent
+    if count == 0:
+        return torch.empty(entry.shape, dtype=entry.dtype)
+    return torch.frombuffer(mapped, dtype=entry.dtype, count=count, offset=HEADER_BYTES + entry.offset).view(entry.shape)

@@ -1,0 +1,242 @@
+"""The unit of state: parameters, optimizer, scheduler, scaler, random streams, data position and step, together.
+
+Two kinds of bytes. *Replicated* ones (parameters and optimizer tensors) are equal on every data-parallel rank,
+so their digest is compared across ranks. *Private* ones (buffers, random streams, data position) belong to one
+rank, so their digest is compared with that rank's own. Everything else that is not a tensor travels in a pickled
+blob, which is read only after its bytes hashed to their digest.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+import xxhash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ALIGN_BYTES = 64
+
+
+class RandomStreams(NamedTuple):
+    """The state of every random stream that a training script uses without asking."""
+
+    torch: torch.Tensor
+    numpy: tuple[Any, ...]
+    python: tuple[Any, ...]
+    cuda: tuple[torch.Tensor, ...]
+
+
+def capture_streams() -> RandomStreams:
+    """Return the state of the global random streams."""
+    cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()
+    return RandomStreams(torch.get_rng_state(), np.random.get_state(), random.getstate(), cuda)  # noqa: NPY002
+
+
+def restore_streams(streams: RandomStreams) -> None:
+    """Set the global random streams back."""
+    torch.set_rng_state(streams.torch)
+    np.random.set_state(streams.numpy)  # noqa: NPY002
+    random.setstate(streams.python)
+    if streams.cuda:
+        torch.cuda.set_rng_state_all(list(streams.cuda))
+
+
+class Entry(NamedTuple):
+    """One tensor of the state and where it lies in a snapshot."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    offset: int
+    size_bytes: int
+
+
+class Layout(NamedTuple):
+    """Where every tensor lies; offsets count from the start of the data region."""
+
+    replicated: tuple[Entry, ...]
+    private: tuple[Entry, ...]
+    data_bytes: int
+
+
+class Digests(NamedTuple):
+    """Hex xxh3-128 digests of one state. Never XOR: paired flips cancel. Not a proof against tampering."""
+
+    replica: str
+    private: str
+
+
+@dataclass(slots=True)
+class Trainable:
+    """The live objects that make up a rank's state."""
+
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    scheduler: Any = None
+    scaler: Any = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Further objects with `state_dict` and `load_state_dict`, by name."""
+
+    def _parameters_of_optimizer(self) -> Iterator[tuple[int, torch.nn.Parameter]]:
+        index = 0
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                yield index, parameter
+                index += 1
+
+    def tensors(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Return the replicated and the private tensors by name, in one stable order."""
+        replicated = {f"model.{n}": p.detach() for n, p in self.model.named_parameters()}
+        for index, parameter in self._parameters_of_optimizer():
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                if isinstance(value, torch.Tensor):
+                    replicated[f"optim.{index}.{key}"] = value.detach()
+        private = {f"buffer.{n}": b.detach() for n, b in self.model.named_buffers()}
+        return replicated, private
+
+    def values(self) -> dict[str, Any]:
+        """Return everything that is not a tensor of its own: hyperparameters, scheduler, scaler, extras."""
+        plain_state = {
+            index: {k: v for k, v in self.optimizer.state.get(p, {}).items() if not isinstance(v, torch.Tensor)}
+            for index, p in self._parameters_of_optimizer()
+        }
+        groups = [{k: v for k, v in g.items() if k != "params"} for g in self.optimizer.param_groups]
+        return {
+            "optimizer_values": plain_state,
+            "optimizer_groups": groups,
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "scaler": None if self.scaler is None else self.scaler.state_dict(),
+            "extra": {name: thing.state_dict() for name, thing in self.extra.items()},
+        }
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        """Set the live objects to a state; existing tensors are overwritten in place, so nothing loses its identity."""
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(tensors[f"model.{name}"])
+                parameter.grad = None
+            for name, buffer in self.model.named_buffers():
+                buffer.copy_(tensors[f"buffer.{name}"])
+        self._load_optimizer(tensors, values)
+        for thing, key in ((self.scheduler, "scheduler"), (self.scaler, "scaler")):
+            if thing is not None and values[key] is not None:
+                thing.load_state_dict(values[key])
+        for name, thing in self.extra.items():
+            thing.load_state_dict(values["extra"][name])
+
+    def _load_optimizer(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        for group, saved in zip(self.optimizer.param_groups, values["optimizer_groups"], strict=True):
+            group.update(saved)
+        names = [name.split(".", 2) for name in tensors if name.startswith("optim.")]
+        keys: dict[int, list[str]] = {}
+        for _, index, key in names:
+            keys.setdefault(int(index), []).append(key)
+        for index, parameter in self._parameters_of_optimizer():
+            live = self.optimizer.state[parameter]
+            plain = values["optimizer_values"].get(index, {})
+            wanted = keys.get(index, [])
+            if not wanted and not plain:
+                del self.optimizer.state[parameter]
+                continue
+            for key in wanted:
+                saved = tensors[f"optim.{index}.{key}"]
+                current = live.get(key)
+                if isinstance(current, torch.Tensor) and current.shape == saved.shape:
+                    with torch.no_grad():
+                        current.copy_(saved)
+                else:
+                    live[key] = saved.clone()
+            live.update(plain)
+
+
+def plan_layout(replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor]) -> Layout:
+    """Return where each tensor goes."""
+    offset = 0
+    placed: list[tuple[Entry, ...]] = []
+    for tensors in (replicated, private):
+        entries = []
+        for name, tensor in tensors.items():
+            size = tensor.numel() * tensor.element_size()
+            entries.append(Entry(name, tensor.dtype, tuple(tensor.shape), offset, size))
+            offset += -(-size // _ALIGN_BYTES) * _ALIGN_BYTES
+        placed.append(tuple(entries))
+    return Layout(placed[0], placed[1], offset)
+
+
+def fits(layout: Layout, replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor]) -> bool:
+    """True when the live tensors are those of the layout (an optimizer creates its state in its first step)."""
+    return all(
+        len(entries) == len(tensors)
+        and all(e.name == n and e.shape == tuple(t.shape) and e.dtype == t.dtype for e, (n, t) in zip(entries, tensors.items(), strict=True))
+        for entries, tensors in ((layout.replicated, replicated), (layout.private, private))
+    )
+
+
+def raw_bytes(tensor: torch.Tensor) -> memoryview:
+    """Return the bytes of a tensor in host memory, without a copy where it is contiguous there."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+
+
+def digest_tensors(tensors: dict[str, torch.Tensor]) -> str:
+    """Return the digest of the live tensors: the source, not the copy, so that a torn copy shows."""
+    digest = xxhash.xxh3_128()
+    for tensor in tensors.values():
+        digest.update(raw_bytes(tensor))
+    return digest.hexdigest()
+
+
+def digest_streams(streams: RandomStreams) -> bytes:
+    """Return bytes that are equal exactly when the random streams are."""
+    digest = xxhash.xxh3_128()
+    digest.update(raw_bytes(streams.torch))
+    for part in streams.numpy:
+        digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+    digest.update(repr(streams.python).encode())
+    for state in streams.cuda:
+        digest.update(raw_bytes(state))
+    return digest.digest()
+
+
+def digest_state(replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor], streams: RandomStreams) -> Digests:
+    """Return both digests of a state."""
+    own = xxhash.xxh3_128(digest_streams(streams))
+    for tensor in private.values():
+        own.update(raw_bytes(tensor))
+    return Digests(digest_tensors(replicated), own.hexdigest())
+
+
+def pack(value: object) -> bytes:
+    """Pickle the blob of a snapshot."""
+    out = io.BytesIO()
+    pickle.dump(value, out, protocol=pickle.HIGHEST_PROTOCOL)
+    return out.getvalue()
+
+
+def unpack(raw: bytes) -> Any:
+    """Read a blob back. Only ever called on bytes that this run wrote and that hashed to their digest."""
+    return pickle.loads(raw)  # noqa: S301
+
+
+def largest_difference(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> float:
+    """Return the largest difference of any tensor, relative to that tensor's largest magnitude; inf where not comparable."""
+    worst = 0.0
+    for name, right in wanted.items():
+        left = found.get(name)
+        if left is None or left.shape != right.shape:
+            return math.inf
+        if right.numel() == 0:
+            continue
+        scale = float(right.abs().max()) or 1.0
+        difference = float((left.double() - right.double()).abs().max()) / scale
+        if not difference <= worst:
+            worst = difference
+    return worst if math.isfinite(worst) else math.inf

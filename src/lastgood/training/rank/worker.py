@@ -1,0 +1,102 @@
+"""The process of a worker: import first, check itself, then run the user's script up to `lastgood.start`.
+
+Started by the supervisor as `python -m lastgood.training.rank.worker SCRIPT [ARGS]`. It imports torch and warms it
+before it parks; it never forks, since torch has threads by then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import runpy
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import torch
+
+from lastgood.base.errors import LastgoodError
+from lastgood.training import control
+from lastgood.training.control import Channel
+from lastgood.training.rank import environment
+from lastgood.training.rank.golden import golden_digest
+from lastgood.training.rank.link import Link
+from lastgood.training.rundir import RunDir
+from lastgood.training.slot import ControlPage, StatusSlot
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_PTRACER = 0x59616D61
+_PTRACER_ANY = ctypes.c_ulong(-1)
+
+_links: list[Link] = []
+
+
+def current_link() -> Link | None:
+    """Return this process's link to its supervisor, or None outside `lastgood run`."""
+    return _links[0] if _links else None
+
+
+def main() -> None:
+    """Run the script under supervision."""
+    _let_supervisor_in()
+    link = _connect()
+    _links.append(link)
+    digest = golden_digest()
+    link.listen()
+    link.channel.send(
+        control.Hello(worker=link.worker, pid=os.getpid(), golden=digest, versions=_versions())
+    )
+    environment.guard()
+    script, *arguments = sys.argv[1:]
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except LastgoodError as error:
+        sys.stderr.write(f"lastgood: {error}\n")
+        _leave(error.exit_code)
+    if link.on_script_end is not None:
+        link.on_script_end()
+
+
+def _let_supervisor_in() -> None:
+    """Die with the supervisor, and let it dump this process's stacks where the kernel would refuse."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.prctl(_PR_SET_PTRACER, _PTRACER_ANY)
+    faulthandler.enable()
+
+
+def _connect() -> Link:
+    worker = os.environ["LASTGOOD_WORKER"]
+    run = RunDir(Path(os.environ["LASTGOOD_RUN_DIR"]))
+    end = socket.socket(fileno=int(os.environ["LASTGOOD_CHANNEL"]))
+    return Link(
+        worker=worker,
+        channel=Channel(end, control.ToWorker),
+        run=run,
+        slot=StatusSlot(run.status(worker)),
+        page=ControlPage(run.control),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"torch": str(torch.__version__), "python": ".".join(map(str, sys.version_info[:3]))}
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    return found
+
+
+def _leave(code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    # The script imports this module by its real name; both names must share one state.
+    from lastgood.training.rank import worker
+
+    worker.main()

@@ -1,0 +1,103 @@
+"""From what happened in a run to events in its ledger: the only writer of a training run.
+
+Every event carries the run, the attempt, the versions and the topology. Accepted steps are recorded in chunks with
+one time each, so that later the wall time can be split to the microsecond; a chunk is always written before the
+event that ends it. What the loop records is monotonic time, which is turned into wall time here.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from lastgood.base.canonical import canonical_bytes, sha256_hex
+from lastgood.ledger.event import Event, new_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lastgood.base.clock import Clock
+    from lastgood.ledger.writer import LedgerWriter
+
+STEPS_PER_CHUNK = 64
+_CHUNK_AGE_US = 5_000_000
+"""A chunk is written after this time even when it is short, so that a reader of a live run sees it move."""
+
+
+class Recorder:
+    """Writes the events of one run."""
+
+    def __init__(self, writer: LedgerWriter, *, clock: Clock, run_id: str, listener: Callable[[Event], None] | None = None) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._run_id = run_id
+        self._listener = listener
+        self._wall_minus_monotonic_us = clock.wall_us() - clock.monotonic_us()
+        self.attempt = 1
+        self.versions: dict[str, str] = {}
+        self._topology = topology_digest()
+        self._chunk_first = 0
+        self._chunk_began_us = 0
+        self._chunk_ended_us: list[int] = []
+
+    def wall_us(self, monotonic_us: int) -> int:
+        """The wall time of a monotonic instant of this host."""
+        return monotonic_us + self._wall_minus_monotonic_us
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Append one event; returns without waiting for the disk."""
+        if kind != "step":
+            self.close_chunk()
+        fields.setdefault("attempt", self.attempt)
+        event = new_event(
+            kind, clock=self._clock, run=self._run_id, versions=self.versions, topology=self._topology, **fields
+        )
+        self._writer.submit(event)
+        if self._listener is not None:
+            self._listener(event)
+
+    def record_from_loop(self, kind: str, fields: Mapping[str, object]) -> None:
+        """Append what the recovery loop asks for; its instants are monotonic."""
+        converted = dict(fields)
+        for name in ("t_occurred_us", "t_observed_us"):
+            value = converted.get(name)
+            if isinstance(value, int):
+                converted[name] = self.wall_us(value)
+        self.record(kind, **converted)
+
+    def begin_steps(self, *, first: int) -> None:
+        """The next accepted step is `first` and begins now."""
+        self.close_chunk()
+        self._chunk_first = first
+        self._chunk_began_us = self._clock.wall_us()
+
+    def step_done(self, step: int, *, done_wall_us: int) -> None:
+        """One more accepted step, published by all ranks."""
+        if not self._chunk_ended_us:
+            self._chunk_first = step
+        self._chunk_ended_us.append(max(done_wall_us, self._chunk_began_us))
+        is_old = done_wall_us - self._chunk_began_us > _CHUNK_AGE_US
+        if len(self._chunk_ended_us) >= STEPS_PER_CHUNK or is_old:
+            self.close_chunk()
+
+    def close_chunk(self) -> None:
+        """Write the open chunk of steps, if any; the next chunk begins where it ends."""
+        ended = self._chunk_ended_us
+        if not ended:
+            return
+        self._chunk_ended_us = []
+        body = {
+            "first": self._chunk_first,
+            "last": self._chunk_first + len(ended) - 1,
+            "began_us": self._chunk_began_us,
+            "ended_us": ended,
+        }
+        began_us, self._chunk_began_us = self._chunk_began_us, ended[-1]
+        self.record("step", t_occurred_us=began_us, body=body)
+
+
+def topology_digest() -> str:
+    """Digest of what this run's devices hang on: one host, its processors. A change of the machine changes it."""
+    processors: Sequence[int] = sorted(os.sched_getaffinity(0))
+    document = {"host": os.uname().nodename, "machine": os.uname().machine, "processors": list(processors)}
+    return "sha256:" + sha256_hex(canonical_bytes(document))

@@ -1,0 +1,99 @@
+"""Where a run keeps its live files: one folder in shared memory, laid out for the supervisor, ranks and injector.
+
+```
+<folder>/state.json            who serves which rank now (rewritten atomically)
+<folder>/progress.bin          int64 array: newest published state of each rank
+<folder>/control               how far the supervisor's checks have come
+<folder>/status/<worker>       status page of a worker
+<folder>/slots/<rank>/state.N  three snapshots of a rank (N = step mod 3)
+<folder>/store/gen<g>          the file store through which generation g meets
+<folder>/addresses/<worker>.json  where its parameters lie, for whoever injects a fault into memory
+```
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+SLOT_COUNT = 3
+"""Snapshots kept per rank: ranks may differ by one step, and verifying state k needs state k-1."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The paths of one run."""
+
+    root: Path
+
+    @classmethod
+    def create(cls, root: Path, *, ranks: int) -> RunDir:
+        """Make the folders of a run; only the owner may read them."""
+        root.mkdir(mode=0o700, parents=True)
+        made = cls(root)
+        for name in ("status", "store", "slots", "addresses", "stacks", "faults"):
+            (root / name).mkdir()
+        for rank in range(ranks):
+            (root / "slots" / str(rank)).mkdir()
+        return made
+
+    @property
+    def control(self) -> Path:
+        """The supervisor's page."""
+        return self.root / "control"
+
+    @property
+    def progress(self) -> Path:
+        """Newest published state of each rank, for readers outside."""
+        return self.root / "progress.bin"
+
+    @property
+    def stacks(self) -> Path:
+        """Folder of stack dumps."""
+        return self.root / "stacks"
+
+    @property
+    def faults(self) -> Path:
+        """Folder in which a fault that fires inside a rank leaves its one-shot mark."""
+        return self.root / "faults"
+
+    def status(self, worker: str) -> Path:
+        """Status page of a worker."""
+        return self.root / "status" / worker
+
+    def snapshot(self, rank: int, step: int) -> Path:
+        """File that holds the state of `rank` after `step`."""
+        return self.root / "slots" / str(rank) / f"state.{step % SLOT_COUNT}"
+
+    def snapshots(self, rank: int) -> list[Path]:
+        """All snapshot files of a rank that exist."""
+        return sorted((self.root / "slots" / str(rank)).glob("state.*"))
+
+    def store(self, generation: int) -> Path:
+        """File through which the ranks of a generation find each other. Never reused: old addresses would be read."""
+        return self.root / "store" / f"gen{generation}"
+
+    def addresses(self, worker: str) -> Path:
+        """Where a worker's parameters lie in its memory."""
+        return self.root / "addresses" / f"{worker}.json"
+
+    def write_state(self, state: dict[str, object]) -> None:
+        """Replace `state.json` in one step, so that a reader never sees half of it."""
+        fresh = self.root / "state.json.new"
+        fresh.write_text(json.dumps(state, sort_keys=True))
+        fresh.replace(self.root / "state.json")
+
+    def remove(self) -> None:
+        """Delete the run's live files."""
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def default_root(run: str) -> Path:
+    """Folder of a run in shared memory, where a snapshot costs a memory copy and survives its writer."""
+    base = Path("/dev/shm")
+    if not os.access(base, os.W_OK):
+        base = Path(os.environ.get("TMPDIR", "/tmp"))
+    return base / f"lastgood-{run}"

@@ -1,0 +1,72 @@
+"""One supervised run with its ledger: open, run, close, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from lastgood.base.clock import SystemClock
+from lastgood.base.errors import LastgoodError
+from lastgood.contract.load import default_contract, load_contract
+from lastgood.contract.model import contract_digest
+from lastgood.ledger.writer import LedgerWriter
+from lastgood.training.recorder import Recorder
+from lastgood.training.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lastgood.ledger.event import Event
+    from lastgood.ledger.tree_head import TreeHead
+    from lastgood.training.options import RunOptions
+
+
+class RunResult(NamedTuple):
+    """How a run ended, and the tree head over everything that it recorded."""
+
+    exit_code: int
+    head: TreeHead
+
+
+def run_training(
+    options: RunOptions,
+    *,
+    listener: Callable[[Event], None] | None = None,
+    on_turn: Callable[[Supervisor], None] | None = None,
+) -> RunResult:
+    """Run a training script under supervision; every event goes to the ledger and to `listener`.
+
+    Raises:
+        LastgoodError: what is wrong with the ledger, the contract or the start of the workers.
+    """
+    contract = load_contract(options.contract) if options.contract is not None else default_contract("training")
+    with LedgerWriter(options.ledger) as writer:
+        recorder = Recorder(writer, clock=SystemClock(), run_id=options.run_id, listener=listener)
+        recorder.record(
+            "run.start",
+            body={
+                "command": [str(options.script), *options.arguments],
+                "world": options.ranks,
+                "spares": options.spares,
+                "contract_digest": contract_digest(contract),
+                "contract_assumed": options.contract is None,
+                "host": os.uname().nodename,
+                "hang_floor_us": options.limits.step_floor_us,
+            },
+        )
+        exit_code = 70
+        supervisor = Supervisor(options, contract, recorder, on_turn=on_turn)
+        try:
+            exit_code = supervisor.run()
+        except LastgoodError as error:
+            exit_code = error.exit_code
+            recorder.record("annotation", body={"text": "the run ended with an error", "error": str(error)})
+            raise
+        finally:
+            recorder.close_chunk()
+            for rank, name in enumerate(supervisor.serving):
+                recorder.record("exposure.leave", devices=1, ranks=(rank,), body={"worker": name, "rank": rank})
+            recorder.record("attempt.end", body={"reason": "run ended"})
+            recorder.record("run.end", body={"exit_code": exit_code})
+            head = writer.flush()
+        return RunResult(exit_code, head)

@@ -1,0 +1,254 @@
+"""The status page of a worker: what a rank says about itself, in shared memory, for half a microsecond.
+
+One 4 KiB file per worker in the run's folder, mapped by the worker (the only writer) and by the supervisor.
+Every field is an aligned 8-byte word, so a reader never sees half a value; reports of finished steps go into
+a ring and carry their step number last, so a reader never takes half a report.
+Files are mapped by hand: `multiprocessing.shared_memory` unlinks a segment when a process that attached to it is killed.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from lastgood.base.clock import SystemClock
+from lastgood.signals.reading import Phase, StepReport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE_BYTES = 4096
+NOTHING_PINNED = -(2**31)
+_MAGIC = 0x4C47_5354_4154_3031
+_SECTION_BYTES = 64
+
+# Word positions. The ring starts at word 32.
+_W_MAGIC, _W_GENERATION, _W_RANK, _W_PHASE, _W_STEP, _W_PUBLISHED = range(6)
+_W_LAUNCHES, _W_COMPLETIONS, _W_PROGRESS, _W_SECTION_LIMIT = range(6, 10)
+_W_SECTION = 16
+_RING_START, _RING_ENTRY_WORDS, RING_LENGTH = 32, 12, 16
+_E_STEP, _E_DIGEST_HI, _E_DIGEST_LO, _E_LOSS, _E_NORM, _E_FLAGS, _E_SELF, _E_TOTAL, _E_DONE = range(9)
+_FLAG_NONFINITE, _FLAG_LOSS, _FLAG_NORM = 1, 2, 4
+
+
+class SlotView(NamedTuple):
+    """The words of a status page at one instant. Times are monotonic microseconds."""
+
+    generation: int
+    rank: int
+    phase: Phase
+    step: int
+    published_step: int
+    launches: int
+    completions: int
+    progress_us: int
+    section: str | None
+    section_limit_us: int | None
+
+
+class PublishedStep(NamedTuple):
+    """A finished step as a rank published it, and when (wall-clock microseconds)."""
+
+    report: StepReport
+    done_wall_us: int
+
+
+class StatusSlot:
+    """The mapped page of one worker; the same class serves the writer and the reader."""
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        """Map the page, making it first when `create` is set."""
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            if create:
+                os.ftruncate(descriptor, PAGE_BYTES)
+            self._map = mmap.mmap(descriptor, PAGE_BYTES)
+        finally:
+            os.close(descriptor)
+        self._bytes = memoryview(self._map)
+        self._words = self._bytes.cast("q")
+        self._reals = self._bytes.cast("d")
+        self._clock = SystemClock()
+        if create:
+            self._words[_W_MAGIC] = _MAGIC
+            self._words[_W_RANK] = -1
+            self._words[_W_PUBLISHED] = -1
+            self.touch()
+
+    def close(self) -> None:
+        """Unmap the page."""
+        for view in (self._words, self._reals, self._bytes):
+            view.release()
+        self._map.close()
+
+    # --- the writing side -------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """Say that the rank moved, now."""
+        self._words[_W_PROGRESS] = self._clock.monotonic_us()
+
+    def enter(self, phase: Phase, *, step: int | None = None) -> None:
+        """Enter a phase (and a step)."""
+        if step is not None:
+            self._words[_W_STEP] = step
+        self._words[_W_PHASE] = phase
+        self.touch()
+
+    def begin_generation(self, generation: int, rank: int) -> None:
+        """Start a generation: counters from zero, no open section."""
+        words = self._words
+        words[_W_GENERATION], words[_W_RANK] = generation, rank
+        words[_W_LAUNCHES] = words[_W_COMPLETIONS] = 0
+        for entry in range(RING_LENGTH):  # reports of a history that may be redone
+            words[_RING_START + entry * _RING_ENTRY_WORDS + _E_STEP] = -1
+        self.close_section()
+
+    def count_launch(self, *, is_last: bool) -> None:
+        """Count one collective entered; after the last of a step the rank waits for its peers."""
+        self._words[_W_LAUNCHES] += 1
+        if is_last:
+            self._words[_W_PHASE] = Phase.COLLECTIVE
+        self.touch()
+
+    def count_completion(self) -> None:
+        """Count one collective left."""
+        self._words[_W_COMPLETIONS] += 1
+        self.touch()
+
+    def open_section(self, name: str, limit_us: int) -> None:
+        """Declare a long phase with its own limit (0: none declared)."""
+        raw = name.encode()[:_SECTION_BYTES]
+        start = _W_SECTION * 8
+        self._bytes[start : start + _SECTION_BYTES] = raw.ljust(_SECTION_BYTES, b"\0")
+        self._words[_W_SECTION_LIMIT] = limit_us
+        self.enter(Phase.SECTION)
+
+    def close_section(self) -> None:
+        """End the open section, if any."""
+        start = _W_SECTION * 8
+        self._bytes[start : start + _SECTION_BYTES] = bytes(_SECTION_BYTES)
+        self._words[_W_SECTION_LIMIT] = 0
+        self.touch()
+
+    def set_published(self, step: int) -> None:
+        """Say which state is completely in a snapshot slot."""
+        self._words[_W_PUBLISHED] = step
+
+    def publish(self, report: StepReport, *, done_wall_us: int) -> None:
+        """Put the report of a finished step into the ring; its step number is written last."""
+        base = _RING_START + (report.step % RING_LENGTH) * _RING_ENTRY_WORDS
+        words, reals = self._words, self._reals
+        words[base + _E_STEP] = -1
+        value = int(report.digest, 16)
+        words[base + _E_DIGEST_HI] = _signed(value >> 64)
+        words[base + _E_DIGEST_LO] = _signed(value & (2**64 - 1))
+        flags = _FLAG_NONFINITE if report.local_nonfinite else 0
+        flags |= _FLAG_LOSS if report.loss is not None else 0
+        flags |= _FLAG_NORM if report.grad_norm is not None else 0
+        reals[base + _E_LOSS] = math.nan if report.loss is None else report.loss
+        reals[base + _E_NORM] = math.nan if report.grad_norm is None else report.grad_norm
+        words[base + _E_FLAGS] = flags
+        words[base + _E_SELF], words[base + _E_TOTAL] = report.self_us, report.step_us
+        words[base + _E_DONE] = done_wall_us
+        words[base + _E_STEP] = report.step
+        self.touch()
+
+    # --- the reading side -------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """The generation that the rank is in, by its own word."""
+        return self._words[_W_GENERATION]
+
+    def view(self) -> SlotView:
+        """Read the page once."""
+        words = self._words
+        start = _W_SECTION * 8
+        name = bytes(self._bytes[start : start + _SECTION_BYTES]).rstrip(b"\0")
+        return SlotView(
+            generation=words[_W_GENERATION],
+            rank=words[_W_RANK],
+            phase=Phase(words[_W_PHASE]),
+            step=words[_W_STEP],
+            published_step=words[_W_PUBLISHED],
+            launches=words[_W_LAUNCHES],
+            completions=words[_W_COMPLETIONS],
+            progress_us=words[_W_PROGRESS],
+            section=name.decode(errors="replace") or None,
+            section_limit_us=words[_W_SECTION_LIMIT] or None,
+        )
+
+    def report_of(self, step: int) -> PublishedStep | None:
+        """Return the report of a step, or None when the rank has not published it (or no longer holds it)."""
+        base = _RING_START + (step % RING_LENGTH) * _RING_ENTRY_WORDS
+        words, reals = self._words, self._reals
+        if words[base + _E_STEP] != step:
+            return None
+        flags = words[base + _E_FLAGS]
+        digest = ((words[base + _E_DIGEST_HI] % 2**64) << 64) | (words[base + _E_DIGEST_LO] % 2**64)
+        published = PublishedStep(
+            StepReport(
+                rank=words[_W_RANK],
+                step=step,
+                digest=f"{digest:032x}",
+                loss=reals[base + _E_LOSS] if flags & _FLAG_LOSS else None,
+                grad_norm=reals[base + _E_NORM] if flags & _FLAG_NORM else None,
+                local_nonfinite=bool(flags & _FLAG_NONFINITE),
+                self_us=words[base + _E_SELF],
+                step_us=words[base + _E_TOTAL],
+            ),
+            words[base + _E_DONE],
+        )
+        return published if words[base + _E_STEP] == step else None
+
+    def reports_after(self, step: int) -> Iterator[PublishedStep]:
+        """Yield the published reports of the steps after `step`, in order, without a gap."""
+        while (found := self.report_of(step + 1)) is not None:
+            yield found
+            step += 1
+
+
+class ControlPage:
+    """The one page that the supervisor writes and every rank reads: how far the checks have come."""
+
+    _W_ASSESSED, _W_PINNED = 0, 1
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        """Map the page, making it first when `create` is set."""
+        descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+        try:
+            if create:
+                os.ftruncate(descriptor, PAGE_BYTES)
+            self._map = mmap.mmap(descriptor, PAGE_BYTES)
+        finally:
+            os.close(descriptor)
+        self._words = memoryview(self._map).cast("q")
+        if create:
+            self.assessed_step, self.pinned_step = 0, NOTHING_PINNED
+
+    @property
+    def assessed_step(self) -> int:
+        """Newest step whose signals the supervisor has assessed as ok, of every rank."""
+        return self._words[self._W_ASSESSED]
+
+    @assessed_step.setter
+    def assessed_step(self, step: int) -> None:
+        self._words[self._W_ASSESSED] = step
+
+    @property
+    def pinned_step(self) -> int:
+        """State whose snapshots must not be overwritten while a checkpoint copies them; `NOTHING_PINNED` for none."""
+        return self._words[self._W_PINNED]
+
+    @pinned_step.setter
+    def pinned_step(self, step: int) -> None:
+        self._words[self._W_PINNED] = step
+
+
+def _signed(value: int) -> int:
+    """Fold an unsigned 64-bit number into a signed word."""
+    return value - 2**64 if value >= 2**63 else value

@@ -1,0 +1,367 @@
+"""The supervisor of one host: starts the ranks, watches them, and carries out what the recovery loop decides.
+
+It never imports torch, so nothing that hangs a rank hangs it. All decisions are in `recovery` and `signals`; here is
+the edge: processes, sockets, files and the clock. One thread, one turn of `_serve` at least every 10 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lastgood.base.clock import SystemClock
+from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE, RecoveryError
+from lastgood.recovery import loop, messages
+from lastgood.recovery.messages import ReplayOutcome
+from lastgood.recovery.policy import LoopPhase
+from lastgood.signals.reading import Raised, Symptom, Verdict
+from lastgood.training import control
+from lastgood.training.checkpointing import Checkpointing
+from lastgood.training.effects import Effects
+from lastgood.training.launch import launch_workers
+from lastgood.training.processes import WorkerProcess, describe_exit
+from lastgood.training.rundir import RunDir, default_root
+from lastgood.training.slot import ControlPage
+from lastgood.training.startup import Startup
+from lastgood.training.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lastgood.contract.model import FailureContract
+    from lastgood.training.options import RunOptions
+    from lastgood.training.recorder import Recorder
+
+TURN_S_MAX = 0.005
+LIVENESS_EVERY_US = 40_000
+
+
+class Supervisor:
+    """One training run on this host."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        contract: FailureContract | None,
+        recorder: Recorder,
+        *,
+        on_turn: Callable[[Supervisor], None] | None = None,
+    ) -> None:
+        """Nothing is started yet; `on_turn` is called once a turn, for a live view."""
+        self.options = options
+        self.contract = contract
+        self.recorder = recorder
+        self.clock = SystemClock()
+        self.run_dir = RunDir.create(options.root or default_root(options.run_id), ranks=options.ranks)
+        self.page = ControlPage(self.run_dir.control, create=True)
+        self.watch = Watch(options.limits)
+        self.workers: dict[str, WorkerProcess] = {}
+        self.serving: tuple[str, ...] = ()
+        self.spares: list[str] = []
+        self.raised: dict[int, Raised] = {}
+        self.finished: set[int] = set()
+        self.state: loop.LoopState | None = None
+        self.exit_code: int | None = None
+        self.tolerance: str | None = None
+        self.started_count = 0
+        self._startup: Startup | None = None
+        self._effects = Effects(self)
+        self._checkpointing = Checkpointing(self)
+        self._on_turn = on_turn
+        self._is_finishing = False
+        self._stop_reason: str | None = None
+        self._stop_deadline_us = 0
+        self._is_stop_sent = False
+        self._next_liveness_us = 0
+        self._reaped: set[str] = set()
+
+    # --- the whole run ----------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Run the job to its end; returns the exit code of `lastgood run`."""
+        previous = {s: signal.signal(s, self._notice) for s in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)}
+        try:
+            ended = launch_workers(self)
+            if ended is not None:
+                return ended
+            self._startup = Startup(self)
+            while self.exit_code is None:
+                self._serve()
+            return self.exit_code
+        finally:
+            self._end()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _notice(self, number: int, _frame: object) -> None:
+        """A preemption notice: remembered here, acted upon in the next turn."""
+        if self._stop_reason is None:
+            self._stop_reason = signal.Signals(number).name
+            self._stop_deadline_us = self.clock.monotonic_us() + self.options.preemption_grace_us
+        elif number == signal.SIGINT:
+            self.exit_code = 128 + number
+
+    def _end(self) -> None:
+        """End every process that this run started, and remove its live files."""
+        for worker in self.workers.values():
+            worker.kill()
+        for worker in self.workers.values():
+            worker.process.wait()
+            worker.close()
+        self._checkpointing.close()
+        self.run_dir.remove()
+
+    def now_us(self) -> int:
+        """Monotonic microseconds."""
+        return self.clock.monotonic_us()
+
+    # --- one turn ---------------------------------------------------------------------------------
+
+    def wait_for_input(self) -> None:
+        """Sleep until a worker says something or ends, at most one turn long."""
+        ends = [w.channel.socket for w in self.workers.values() if not w.channel.is_closed]
+        ends += [w.pidfd for w in self.workers.values()]
+        select.select(ends, [], [], TURN_S_MAX)
+
+    def _serve(self) -> None:
+        self.wait_for_input()
+        self.hear_workers()
+        if self._startup is not None:
+            if self._startup.advance():
+                self._startup = None
+            return
+        self._collect_steps()
+        self._look()
+        self._reap()
+        self._effects.poll()
+        self._checkpointing.poll()
+        self.tell_loop(messages.Tick())
+        self._stop_or_finish()
+        self.publish_state()
+        if self._on_turn is not None:
+            self._on_turn(self)
+
+    def tell_loop(self, observation: messages.Observation) -> None:
+        """Give the loop one observation and carry out what it answers."""
+        assert self.state is not None, "the loop begins when the first generation runs"
+        self.state, actions = loop.step(self.state, observation, self.now_us())
+        for action in actions:
+            self._effects.carry_out(action)
+
+    def begin_loop(self, *, generation: int, step: int) -> None:
+        """The first generation runs: from here on the loop decides."""
+        state = loop.initial_state(
+            self.options.ranks,
+            self.contract,
+            self.serving,
+            self.options.spares,
+            run=self.options.run_id,
+            host=os.uname().nodename,
+            now_us=self.now_us(),
+        )
+        self.state = replace(state, generation=generation)
+        self.begin_generation(generation, step=step)
+        self.tell_loop(messages.Progress(step, generation))
+        for name in list(self.spares):
+            self.tell_loop(messages.SpareReady(name))
+
+    def begin_generation(self, generation: int, *, step: int) -> None:
+        """New steps may follow `step` in this generation."""
+        self.watch.begin_generation(generation, next_step=step + 1)
+        self.page.assessed_step = step
+        self.recorder.attempt = generation
+        self.recorder.begin_steps(first=step + 1)
+
+    # --- what the workers say ---------------------------------------------------------------------
+
+    def hear_workers(self) -> None:
+        """Take in every message that has arrived."""
+        for worker in list(self.workers.values()):
+            while not worker.channel.is_closed and worker.channel.has_input(0):
+                for message in worker.channel.receive():
+                    self._hear(worker, message)
+
+    def _hear(self, worker: WorkerProcess, message: object) -> None:
+        match message:
+            case control.Hello():
+                worker.golden, worker.versions = message.golden, message.versions
+            case control.Ready():
+                worker.is_ready = True
+                if self.state is not None:
+                    self._effects.admit_spare(worker)
+            case control.NoiseMeasured():
+                self._hear_noise(message)
+            case control.SectionChanged():
+                kind = "section.begin" if message.is_open else "section.end"
+                self.recorder.record(
+                    kind, t_occurred_us=message.wall_us, ranks=(message.rank,),
+                    body={"name": message.name, "state": message.state},
+                )
+            case control.Finished():
+                if message.generation == self.recorder.attempt and worker.name in self.serving:
+                    self.finished.add(self.serving.index(worker.name))
+            case control.StepRaised():
+                self._hear_exception(worker, message)
+            case control.Parked() | control.StateRestored() | control.StepReplayed():
+                self._hear_recovery(worker, message)
+
+    def _hear_recovery(self, worker: WorkerProcess, message: object) -> None:
+        if self._startup is not None:
+            self._startup.hear(message)
+            return
+        match message:
+            case control.Parked():
+                self.tell_loop(messages.WorkerParked(worker.name, message.generation))
+            case control.StateRestored():
+                self.tell_loop(
+                    messages.Restored(
+                        rank=message.rank, generation=message.generation, is_intact=message.is_intact,
+                        bad_step=message.bad_step, detail=message.detail,
+                    )
+                )
+            case control.StepReplayed():
+                self.tell_loop(
+                    messages.Replayed(
+                        rank=message.rank, generation=message.generation, step=message.step,
+                        outcome=ReplayOutcome(message.outcome), detail=message.detail,
+                    )
+                )
+
+    def _hear_noise(self, message: control.NoiseMeasured) -> None:
+        """One step was run twice at the start: from now on it is known whether replays must be bit-equal."""
+        if not message.is_bitwise:
+            # Four times the noise that was seen: two runs may differ by twice as much again.
+            largest = max(float.fromhex(message.noise), float.fromhex(self.tolerance) / 4 if self.tolerance else 0.0)
+            self.tolerance = (4 * largest).hex()
+        self.recorder.record(
+            "annotation",
+            ranks=(message.rank,),
+            body={
+                "text": "one step was run twice from the same state",
+                "step": message.step,
+                "is_bitwise": message.is_bitwise,
+                "noise": message.noise,
+            },
+        )
+
+    def _hear_exception(self, worker: WorkerProcess, message: control.StepRaised) -> None:
+        if worker.name not in self.serving or message.generation != self.recorder.attempt:
+            return
+        rank = self.serving.index(worker.name)
+        self.raised.setdefault(
+            rank,
+            Raised(
+                type_name=message.type_name, message=message.message, is_group_error=message.is_group_error,
+                step=message.step, t_us=self.now_us(),
+            ),
+        )
+        if not message.is_group_error:
+            self.recorder.record(
+                "observation", ranks=(rank,), symptom=Symptom.EXCEPTION.value,
+                body={"type": message.type_name, "message": message.message, "trace": message.trace},
+            )
+        self._next_liveness_us = 0
+
+    # --- detection --------------------------------------------------------------------------------
+
+    def _collect_steps(self) -> None:
+        """Assess newly finished steps. Runs before liveness, since lost steps are counted from what is known here."""
+        assert self.state is not None
+        if self.state.phase is not LoopPhase.RUNNING:
+            return
+        workers = [self.workers[name] for name in self.serving]
+        for assessed in self.watch.assess_steps(workers, now_us=self.now_us()):
+            step = assessed.finished.step
+            if assessed.correctness.verdict in (Verdict.FAILED, Verdict.UNKNOWN):
+                # The step is recorded too: its time was spent, and becomes lost when it is done again.
+                self.recorder.step_done(step, done_wall_us=assessed.finished.done_wall_us)
+                self.tell_loop(messages.Progress(step, self.state.generation))
+                self.tell_loop(messages.Assessed(assessed.correctness))
+                return
+            self.recorder.step_done(step, done_wall_us=assessed.finished.done_wall_us)
+            self.page.assessed_step = step
+            self.tell_loop(messages.Progress(step, self.state.generation))
+            for remark in (assessed.correctness, assessed.performance):
+                if remark.verdict is Verdict.SUSPECT:
+                    self.tell_loop(messages.Assessed(remark))
+
+    def _look(self) -> None:
+        """Ask whether the ranks move: every 40 ms, and at once when a rank ended or raised."""
+        if self._is_finishing or self.state is None or self.state.phase is LoopPhase.ESCALATED:
+            return
+        now_us = self.now_us()
+        has_ended = any(self.workers[name].exit_code is not None for name in self.serving)
+        if now_us < self._next_liveness_us and not has_ended:
+            return
+        self._next_liveness_us = now_us + LIVENESS_EVERY_US
+        if not self._effects.is_generation_up:
+            return
+        workers = [self.workers[name] for name in self.serving]
+        verdict = self.watch.assess_liveness(workers, self.raised, now_us=now_us)
+        if verdict.verdict is not Verdict.OK:
+            self.tell_loop(messages.Assessed(verdict))
+
+    def _reap(self) -> None:
+        """Tell the loop of every process that has ended."""
+        for worker in list(self.workers.values()):
+            code = worker.exit_code
+            if code is None or worker.name in self._reaped:
+                continue
+            if self._is_finishing and worker.name in self.serving:
+                continue
+            self._reaped.add(worker.name)
+            self.recorder.record(
+                "inventory", body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)}
+            )
+            self.tell_loop(messages.WorkerGone(worker.name))
+            self._effects.forget(worker)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _stop_or_finish(self) -> None:
+        assert self.state is not None
+        if self.state.phase is LoopPhase.ESCALATED:
+            self.exit_code = EXIT_DO_NOT_REQUEUE
+        elif self._stop_reason is not None:
+            self._stop()
+        elif self._is_finishing:
+            self._wait_for_exits()
+        elif self.state.phase is LoopPhase.RUNNING and len(self.finished) == self.options.ranks:
+            last_step = self.watch.next_step - 1
+            if all(self.workers[name].slot.view().published_step <= last_step for name in self.serving):
+                self._is_finishing = True
+                self.recorder.close_chunk()
+                for name in self.serving:
+                    self.workers[name].channel.send(control.FinishAcknowledged())
+
+    def _wait_for_exits(self) -> None:
+        codes = [self.workers[name].exit_code for name in self.serving]
+        if all(code is not None for code in codes):
+            self.exit_code = next((code for code in codes if code), 0) or 0
+
+    def _stop(self) -> None:
+        """Preemption: stop all ranks behind the same step, write a checkpoint, ask to be requeued."""
+        assert self.state is not None
+        self.tell_loop(messages.StopRequested(self._stop_reason or ""))
+        is_late = self.now_us() >= self._stop_deadline_us
+        if not self._is_stop_sent and self.state.phase is LoopPhase.RUNNING:
+            self._is_stop_sent = True
+            self.recorder.record("planned.begin", body={"reason": self._stop_reason})
+            last = max(self.workers[name].slot.view().step for name in self.serving) + 1
+            for name in self.serving:
+                self.workers[name].channel.send(control.StopAfter(step=last))
+        if self._is_stop_sent and len(self.finished) == self.options.ranks and self._checkpointing.write_last():
+            self.exit_code = EXIT_REQUEUE
+        elif is_late:
+            self.exit_code = EXIT_REQUEUE
+
+    def publish_state(self) -> None:
+        """Show outside readers who serves what; see `rundir`."""
+        self._effects.publish_state()
+
+    def fail(self, error: RecoveryError) -> None:
+        """End the run with an error that no loop can mend."""
+        raise error

@@ -1,0 +1,83 @@
+"""The detectors over a live run: what they remember between two looks, and when they look.
+
+Detection itself is pure and lies in `signals`; this only feeds it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from lastgood.signals import correctness, liveness, performance
+from lastgood.signals.correctness import CorrectnessMemory
+from lastgood.signals.limits import Limits, learn
+from lastgood.signals.reading import Assessment, Raised, Verdict
+from lastgood.training.observing import FinishedStep, finished_step, read_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lastgood.signals.liveness import LivenessMemory
+    from lastgood.training.processes import WorkerProcess
+
+
+class AssessedStep(NamedTuple):
+    """A step that every rank published, with the verdicts on it."""
+
+    finished: FinishedStep
+    correctness: Assessment
+    performance: Assessment
+
+
+class Watch:
+    """Looks at the ranks of the current generation."""
+
+    def __init__(self, limits: Limits) -> None:
+        """`limits` carries the floors; it learns from accepted steps."""
+        self.limits = limits
+        self._liveness: LivenessMemory | None = None
+        self._correctness = CorrectnessMemory()
+        self._performance = performance.PerformanceMemory()
+        self.generation = 0
+        self.next_step = 1
+
+    def begin_generation(self, generation: int, *, next_step: int) -> None:
+        """Start over for a new generation; what was learned about durations stays."""
+        self.generation = generation
+        self.next_step = next_step
+        self._liveness = None
+
+    def assess_steps(self, workers: Sequence[WorkerProcess], *, now_us: int) -> Iterator[AssessedStep]:
+        """Yield each newly finished step with its verdicts; stops behind the first that is not acceptable."""
+        while (finished := self._finished(workers)) is not None:
+            found, self._correctness = correctness.assess(
+                finished.reports, memory=self._correctness, world=len(workers), now_us=now_us
+            )
+            speed, self._performance = performance.assess(finished.reports, memory=self._performance, now_us=now_us)
+            self.next_step += 1
+            if found.verdict in (Verdict.OK, Verdict.SUSPECT):
+                self._learn(finished)
+            yield AssessedStep(finished, found, speed)
+            if found.verdict in (Verdict.FAILED, Verdict.UNKNOWN):
+                return
+
+    def _finished(self, workers: Sequence[WorkerProcess]) -> FinishedStep | None:
+        if any(worker.slot.generation != self.generation for worker in workers):
+            return None
+        return finished_step(self.next_step, workers)
+
+    def _learn(self, finished: FinishedStep) -> None:
+        for report in finished.reports:
+            self.limits = learn(self.limits, "compute", report.self_us)
+            self.limits = learn(self.limits, "collective", report.step_us - report.self_us)
+
+    def assess_liveness(
+        self, workers: Sequence[WorkerProcess], raised: Mapping[int, Raised], *, now_us: int
+    ) -> Assessment:
+        """Return the verdict on whether the ranks move."""
+        readings = [
+            read_rank(rank, worker, generation=self.generation, raised=raised.get(rank))
+            for rank, worker in enumerate(workers)
+        ]
+        verdict = liveness.assess(readings, limits=self.limits, now_us=now_us, previous=self._liveness)
+        self._liveness = liveness.remember(self._liveness, readings, now_us=now_us)
+        return verdict
