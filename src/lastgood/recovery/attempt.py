@@ -14,7 +14,17 @@ from lastgood.recovery.case import record
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.escalation import escalate
 from lastgood.recovery.last_good import StateKey, Trust, choose, key_of
-from lastgood.recovery.messages import Assign, Candidate, Kill, ReadCatalogue, Replayed, ReplayOutcome, Restored, Revoke, Tier
+from lastgood.recovery.messages import (
+    Assign,
+    Candidate,
+    Kill,
+    ReadCatalogue,
+    Replayed,
+    ReplayOutcome,
+    Restored,
+    Revoke,
+    Tier,
+)
 from lastgood.recovery.policy import LoopPhase, OnTimeout
 from lastgood.recovery.quarantine import evicted_workers
 from lastgood.recovery.turn import Turn
@@ -41,7 +51,9 @@ def isolate(turn: Turn, *, culprits: Iterable[int] = (), is_hard: bool = False) 
         doomed |= set(turn.crew.serving)
     turn.enter(LoopPhase.ISOLATING, timeout_us=_soft_deadline_us(turn, is_hard=is_hard))
     named = tuple(sorted({*case.culprits, *culprits}))
-    turn.change_case(culprits=named, path="hard" if is_hard else case.path, awaited_stacks=frozenset())
+    turn.change_case(
+        culprits=named, path="hard" if is_hard else case.path, awaited_stacks=frozenset()
+    )
     turn.say(
         record(
             turn.open_case,
@@ -140,15 +152,17 @@ def advance_restoring(turn: Turn) -> None:
         return
     if case.catalogue is not None and case.plan is None:
         _plan(turn)
-    if turn.phase is LoopPhase.RESTORING and turn.open_case.plan is not None:
-        if len(turn.crew.spares) >= len(turn.crew.vacant_ranks):
-            _assign(turn)
-            return
+    has_plan = turn.phase is LoopPhase.RESTORING and turn.open_case.plan is not None
+    if has_plan and len(turn.crew.spares) >= len(turn.crew.vacant_ranks):
+        _assign(turn)
+        return
     if turn.phase is LoopPhase.RESTORING and turn.is_late:
         missing = len(turn.crew.vacant_ranks) - len(turn.crew.spares)
         escalate(
             turn,
-            f"{missing} ranks have no worker in time" if turn.open_case.plan else "the states could not be listed in time",
+            f"{missing} ranks have no worker in time"
+            if turn.open_case.plan
+            else "the states could not be listed in time",
         )
 
 
@@ -157,7 +171,9 @@ def _plan(turn: Turn) -> None:
     case = turn.open_case
     assert case.catalogue is not None
     spent = frozenset(
-        key for key, count in case.target_attempts.items() if count >= turn.state.policy.target_attempts_max
+        key
+        for key, count in case.target_attempts.items()
+        if count >= turn.state.policy.target_attempts_max
     )
     choice = choose(
         turn.state.trust,
@@ -179,7 +195,9 @@ def _mark_tainted(turn: Turn) -> None:
         return
     book = turn.state.trust
     for state in case.catalogue or ():
-        is_newer = state.step >= case.below_step and book.is_current(state, published_step=case.published_step)
+        is_newer = state.step >= case.below_step and book.is_current(
+            state, published_step=case.published_step
+        )
         if is_newer and book.trust_of(state) is not Trust.TAINTED:
             book = book.marked(key_of(state), Trust.TAINTED)
             reason = f"not older than the first divergent step {case.below_step}"
@@ -190,7 +208,8 @@ def _mark_tainted(turn: Turn) -> None:
 def _assign(turn: Turn) -> None:
     """Forms the next generation. The number is new even when the last one never came to life."""
     case = turn.open_case
-    assert case.plan is not None and case.target_key is not None
+    assert case.plan is not None
+    assert case.target_key is not None
     generation = turn.state.generation + 1
     turn.set_crew(turn.crew.reassigned())
     turn.change(generation=generation)
@@ -213,7 +232,9 @@ def _assign(turn: Turn) -> None:
         "workers": {str(rank): worker for rank, worker in enumerate(turn.crew.serving)},
     }
     turn.say(
-        record(turn.open_case, "restore.begin", generation=generation, now_us=turn.now_us, body=body),
+        record(
+            turn.open_case, "restore.begin", generation=generation, now_us=turn.now_us, body=body
+        ),
         Assign(generation=generation, workers=turn.crew.serving, plan=plan),
     )
 
@@ -243,11 +264,21 @@ def take_answer(turn: Turn, answer: Restored | Replayed) -> None:
     against the state; a good one has no value any more.
     """
     case = turn.case
-    if case is None or answer.generation != turn.state.generation or not 0 <= answer.rank < turn.state.world:
+    if (
+        case is None
+        or answer.generation != turn.state.generation
+        or not 0 <= answer.rank < turn.state.world
+    ):
         return
     if not case.is_assigned:
         if _is_bad(answer) and case.last_target is not None:
-            _fail_state(turn, case.last_target, reason="a late answer", symptom=_symptom(answer), ranks=(answer.rank,))
+            _fail_state(
+                turn,
+                case.last_target,
+                reason="a late answer",
+                symptom=_symptom(answer),
+                ranks=(answer.rank,),
+            )
             turn.change_case(plan=None, target=None)
     elif isinstance(answer, Restored):
         turn.change_case(restored={**case.restored, answer.rank: answer})
@@ -274,10 +305,20 @@ def take_new_fault(turn: Turn, assessment: Assessment) -> None:
     world = turn.state.world
     divergent = [s for s in (case.below_step, assessment.first_divergent_step) if s is not None]
     named = tuple(r for r in assessment.culprits if r < world and r not in case.culprits)
-    living = [r for r in assessment.culprits if r < world and turn.crew.of(turn.crew.serving[r]) in _LIVING]
-    turn.change_case(below_step=min(divergent, default=None), culprits=tuple(sorted({*case.culprits, *named})))
+    living = [
+        r
+        for r in assessment.culprits
+        if r < world and turn.crew.of(turn.crew.serving[r]) in _LIVING
+    ]
+    turn.change_case(
+        below_step=min(divergent, default=None), culprits=tuple(sorted({*case.culprits, *named}))
+    )
     if named:
-        turn.note("another fault in the same incident", {"evidence": list(assessment.evidence)}, ranks=named)
+        turn.note(
+            "another fault in the same incident",
+            {"evidence": list(assessment.evidence)},
+            ranks=named,
+        )
     if turn.phase is LoopPhase.SUSPECT:
         wider = tuple(sorted({*case.diagnosis.culprits, *assessment.culprits}))
         turn.change_case(diagnosis=replace(case.diagnosis, culprits=wider))
@@ -311,7 +352,9 @@ def _settle_target(turn: Turn) -> None:
         _fail_state(turn, case.target, reason=reason, symptom=_symptom(bad[0]), ranks=ranks)
 
 
-def give_up_target(turn: Turn, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...] = ()) -> None:
+def give_up_target(
+    turn: Turn, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...] = ()
+) -> None:
     """The state whose trust was to be decided did not hold: it is suspect and never tried again here."""
     target = turn.open_case.target
     assert target is not None
@@ -323,20 +366,28 @@ def _fail_state(
 ) -> None:
     turn.change(trust=turn.state.trust.marked(key_of(state), Trust.SUSPECT))
     turn.change_case(failed=turn.open_case.failed | {(state.step, state.tier)})
-    say_trust(turn, state.step, state.tier, Trust.SUSPECT, reason=reason, symptom=symptom, ranks=ranks)
+    say_trust(
+        turn, state.step, state.tier, Trust.SUSPECT, reason=reason, symptom=symptom, ranks=ranks
+    )
 
 
 def _drop_broken(turn: Turn, broken: tuple[Restored, ...]) -> None:
     """Bytes did not hash to their published digest: that copy is suspect, and so is the plan built on it."""
     case = turn.open_case
-    assert case.plan is not None and case.target is not None
+    assert case.plan is not None
+    assert case.target is not None
     for answer in broken:
         bad_step = case.plan.restore_step if answer.bad_step is None else answer.bad_step
         if bad_step != case.plan.target_step:
             _mark_listed(turn, step=bad_step, tier=case.plan.tier)
             say_trust(
-                turn, bad_step, case.plan.tier, Trust.SUSPECT, reason=f"re-read bytes differ: {answer.detail}",
-                symptom=Symptom.SNAPSHOT_MISMATCH, ranks=(answer.rank,),
+                turn,
+                bad_step,
+                case.plan.tier,
+                Trust.SUSPECT,
+                reason=f"re-read bytes differ: {answer.detail}",
+                symptom=Symptom.SNAPSHOT_MISMATCH,
+                ranks=(answer.rank,),
             )
     words = "; ".join(f"rank {a.rank}: {a.detail or 're-read bytes differ'}" for a in broken)
     ranks = tuple(a.rank for a in broken)
@@ -387,11 +438,12 @@ def take_silence(turn: Turn, *, silent: tuple[int, ...]) -> None:
         escalate(turn, f"ranks {list(silent)} did not answer in {late_in}")
         return
     if on_timeout is OnTimeout.FALL_BACK:
-        give_up_target(turn, reason=f"ranks {list(silent)} did not answer in {late_in}", symptom=None)
+        give_up_target(
+            turn, reason=f"ranks {list(silent)} did not answer in {late_in}", symptom=None
+        )
     retry(
         turn,
         culprits=silent,
         reason=f"ranks {list(silent)} did not answer in {late_in}",
         is_hard=on_timeout is OnTimeout.WIDEN,
     )
-

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lastgood.recovery.diagnosis import Diagnosis
 from lastgood.recovery.messages import Candidate, Record, Replayed, Restored, RestorePlan, Tier
@@ -57,7 +58,9 @@ class Case:
 
     def with_spent(self, phase: LoopPhase, duration_us: int) -> Case:
         """The case after some time in a phase of the loop."""
-        return replace(self, spent_us={**self.spent_us, phase: self.spent_us.get(phase, 0) + duration_us})
+        return replace(
+            self, spent_us={**self.spent_us, phase: self.spent_us.get(phase, 0) + duration_us}
+        )
 
     def for_next_attempt(self) -> Case:
         """The case with what belongs to one attempt cleared; what was learned stays."""
@@ -171,7 +174,9 @@ def domain_of(case: Case) -> list[dict[str, str]]:
     return [*ranks, {"kind": "host", "id": case.host}]
 
 
-def record(case: Case, kind: str, *, generation: int, now_us: int | None = None, **fields: object) -> Record:
+def record(
+    case: Case, kind: str, *, generation: int, now_us: int | None = None, **fields: Any
+) -> Record:
     """One event of the incident; `now_us` sets both times where the fields do not."""
     known = {name: value for name, value in fields.items() if value is not None}
     if now_us is not None:

@@ -17,19 +17,21 @@ def advance_verifying(turn: Turn) -> None:
     """VERIFYING -> RUNNING only when every rank of this generation replayed and none came out different."""
     finding = judge_replay(turn.open_case.replayed, world=turn.state.world)
     if finding.is_accepted:
-        _accept(turn, finding)
+        _accept(turn)
     elif finding.outcome is not None:
         _reject(turn, finding)
     elif turn.is_late:
         attempt.take_silence(turn, silent=finding.silent)
 
 
-def _accept(turn: Turn, finding: ReplayFinding) -> None:
+def _accept(turn: Turn) -> None:
     """The state is verified: the run goes on from it and the incident is closed."""
     case = turn.open_case
-    assert case.plan is not None and case.target is not None and finding.outcome is not None
+    assert case.plan is not None
+    assert case.target is not None
     generation = turn.state.generation
-    step = case.plan.target_step
+    plan = case.plan
+    step = plan.target_step
     verify_us = turn.now_us - turn.state.entered_us
     book = turn.state.trust.marked(key_of(case.target), Trust.VERIFIED)
     book = book.resumed(generation=generation, step=step, at_us=turn.now_us)
@@ -38,19 +40,33 @@ def _accept(turn: Turn, finding: ReplayFinding) -> None:
     verification = verification_of(case)
     turn.say(
         record(
-            case, "verify", generation=generation, now_us=turn.now_us, verify_us=verify_us, verification=verification,
-            body={"step": step, "target": case.plan.target_step, "mode": case.plan.mode.value},
+            case,
+            "verify",
+            generation=generation,
+            now_us=turn.now_us,
+            verify_us=verify_us,
+            verification=verification,
+            body={"step": step, "target": plan.target_step, "mode": plan.mode.value},
         ),
         record(
-            case, "state.trust", generation=generation, now_us=turn.now_us,
+            case,
+            "state.trust",
+            generation=generation,
+            now_us=turn.now_us,
             body={
-                "step": step, "tier": case.plan.tier.value, "state": Trust.VERIFIED.value,
+                "step": step,
+                "tier": plan.tier.value,
+                "state": Trust.VERIFIED.value,
                 "reason": str(verification["test"]),
             },
         ),
         Resume(generation, step),
         closing_record(
-            case, generation=generation, now_us=turn.now_us, outcome="recovered", world=turn.state.world
+            case,
+            generation=generation,
+            now_us=turn.now_us,
+            outcome="recovered",
+            world=turn.state.world,
         ),
     )
     closed = (*turn.state.closed, Occurrence(case.diagnosis.signature, turn.now_us))
@@ -61,14 +77,18 @@ def _reject(turn: Turn, finding: ReplayFinding) -> None:
     """The replay came out different: the state is suspect; a rank that is alone with it twice must leave."""
     case = turn.open_case
     details = "; ".join(
-        f"rank {rank}: {answer.outcome.value} {answer.detail}".rstrip() for rank, answer in sorted(case.replayed.items())
+        f"rank {rank}: {answer.outcome.value} {answer.detail}".rstrip()
+        for rank, answer in sorted(case.replayed.items())
     )
     counts = dict(case.minority_counts)
     for rank in finding.minority:
         counts[rank] = counts.get(rank, 0) + 1
     turn.change_case(minority_counts=counts)
     attempt.give_up_target(
-        turn, reason=f"replay differs: {details}", symptom=Symptom.REPLAY_MISMATCH, ranks=finding.minority
+        turn,
+        reason=f"replay differs: {details}",
+        symptom=Symptom.REPLAY_MISMATCH,
+        ranks=finding.minority,
     )
     repeated = tuple(rank for rank in finding.minority if counts[rank] > 1)
     attempt.retry(turn, culprits=repeated, reason="the replayed step came out different")

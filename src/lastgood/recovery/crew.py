@@ -66,7 +66,9 @@ class Crew:
     def vacant_ranks(self) -> tuple[int, ...]:
         """Ranks whose worker is lost, or about to be."""
         return tuple(
-            r for r, w in enumerate(self.serving) if self.standing[w] in _OVER or self.standing[w] is Standing.DOOMED
+            r
+            for r, w in enumerate(self.serving)
+            if self.standing[w] in _OVER or self.standing[w] is Standing.DOOMED
         )
 
     @property
@@ -131,8 +133,12 @@ class Crew:
             elif self.standing[worker] in _OVER and spares:
                 serving.append(spares.pop(0))
             else:
-                raise ValueError(f"no new generation: {worker} is {self.standing[worker]}, {len(spares)} spares ready")
-        standing = {w: s for w, s in self.standing.items() if s is Standing.SPARE and w not in serving}
+                raise ValueError(
+                    f"no new generation: {worker} is {self.standing[worker]}, {len(spares)} spares ready"
+                )
+        standing = {
+            w: s for w, s in self.standing.items() if s is Standing.SPARE and w not in serving
+        }
         standing.update(dict.fromkeys(serving, Standing.ACTIVE))
         return replace(self, serving=tuple(serving), standing=standing)
 

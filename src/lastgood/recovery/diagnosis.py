@@ -63,7 +63,9 @@ def diagnose(
     """The smallest credible domain; one size larger when the same signature has come back."""
     symptom = assessment.symptom or Symptom.GROUP_ERROR
     signature = signature_of(assessment)
-    returns = sum(1 for o in earlier if o.signature == signature and now_us - o.closed_us <= window_us)
+    returns = sum(
+        1 for o in earlier if o.signature == signature and now_us - o.closed_us <= window_us
+    )
     cause, status = _cause(symptom, assessment)
     return Diagnosis(
         failure_class=_CLASS[symptom],
@@ -89,7 +91,11 @@ def signature_of(assessment: Assessment) -> str:
     if assessment.symptom is Symptom.NONFINITE and assessment.first_divergent_step is not None:
         parts.append(f"step {assessment.first_divergent_step}")
     elif assessment.symptom is not Symptom.EXCEPTION:
-        parts.append("ranks " + ",".join(map(str, assessment.culprits)) if assessment.culprits else "no culprit")
+        parts.append(
+            "ranks " + ",".join(map(str, assessment.culprits))
+            if assessment.culprits
+            else "no culprit"
+        )
     return "/".join(parts)
 
 

@@ -18,14 +18,25 @@ def escalate(turn: Turn, reason: str) -> None:
     generation = turn.state.generation
     turn.say(
         record(
-            case, "escalate", generation=generation, now_us=turn.now_us, ranks=case.culprits,
+            case,
+            "escalate",
+            generation=generation,
+            now_us=turn.now_us,
+            ranks=case.culprits,
             body={
-                "reason": reason, "owner": owner, "phase": failed_in, "attempt_count": case.attempt_count,
+                "reason": reason,
+                "owner": owner,
+                "phase": failed_in,
+                "attempt_count": case.attempt_count,
                 "last_published_step": case.published_step,
             },
         ),
         closing_record(
-            case, generation=generation, now_us=turn.now_us, outcome="escalated", world=turn.state.world
+            case,
+            generation=generation,
+            now_us=turn.now_us,
+            outcome="escalated",
+            world=turn.state.world,
         ),
         Escalate(reason=reason, incident=case.id, owner=owner),
     )

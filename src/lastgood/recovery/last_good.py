@@ -71,7 +71,11 @@ class TrustBook:
         """The book after the run went on from `step`; marks of abandoned states are dropped with them."""
         kept = tuple(r for r in self.resumptions if r.step < step)
         book = replace(self, resumptions=(*kept, Resumption(generation, step, at_us)))
-        marks = {key: trust for key, trust in self.marks.items() if key.step <= step or key.generation is None}
+        marks = {
+            key: trust
+            for key, trust in self.marks.items()
+            if key.step <= step or key.generation is None
+        }
         return replace(book, marks=marks)
 
     def republished(self, step: int) -> TrustBook:
@@ -79,7 +83,9 @@ class TrustBook:
         stale = StateKey(step, Tier.SLOT, "", None)
         if stale not in self.marks:
             return self
-        return replace(self, marks={key: trust for key, trust in self.marks.items() if key != stale})
+        return replace(
+            self, marks={key: trust for key, trust in self.marks.items() if key != stale}
+        )
 
     def trust_of(self, candidate: Candidate) -> Trust:
         """What the book says of a candidate: complete unless something else is known."""

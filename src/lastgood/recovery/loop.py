@@ -76,7 +76,10 @@ def _observe(turn: Turn, observation: Observation) -> None:
         case WorkerUnkillable(worker):
             _take_unkillable(turn, worker)
         case WorkerParked(worker, generation):
-            if generation in (None, turn.state.generation) and turn.crew.of(worker) is Standing.ACTIVE:
+            if (
+                generation in (None, turn.state.generation)
+                and turn.crew.of(worker) is Standing.ACTIVE
+            ):
                 turn.set_crew(turn.crew.moved([worker], Standing.PARKED))
         case SpareReady(worker):
             turn.set_crew(turn.crew.spare_ready(worker))
@@ -86,7 +89,11 @@ def _observe(turn: Turn, observation: Observation) -> None:
                 awaited = turn.case.awaited_stacks - {worker}
                 turn.change_case(stacks=stacks, awaited_stacks=awaited)
         case CatalogueRead(candidates=candidates):
-            if turn.case is not None and turn.phase is LoopPhase.RESTORING and turn.case.catalogue is None:
+            if (
+                turn.case is not None
+                and turn.phase is LoopPhase.RESTORING
+                and turn.case.catalogue is None
+            ):
                 turn.change_case(catalogue=tuple(candidates))
         case Restored() | Replayed():
             attempt.take_answer(turn, observation)
@@ -179,7 +186,9 @@ def _open(turn: Turn, assessment: Assessment) -> None:
     window_us = policy.recurrence_window_us
     earlier = tuple(o for o in state.closed if turn.now_us - o.closed_us <= window_us)
     diagnosis = diagnose(assessment, earlier=earlier, window_us=window_us, now_us=turn.now_us)
-    onset_us = min(assessment.onset_us if assessment.onset_us is not None else turn.now_us, turn.now_us)
+    onset_us = min(
+        assessment.onset_us if assessment.onset_us is not None else turn.now_us, turn.now_us
+    )
     case = Case(
         id=f"{state.run}/incident-{state.case_count + 1}",
         diagnosis=diagnosis,
@@ -195,7 +204,10 @@ def _open(turn: Turn, assessment: Assessment) -> None:
     turn.say(*opening_records(case, generation=state.generation))
     turn.enter(LoopPhase.SUSPECT)
     if diagnosis.return_count > policy.recurrence_limit:
-        escalate(turn, f"the same failure came back {diagnosis.return_count} times: {diagnosis.signature}")
+        escalate(
+            turn,
+            f"the same failure came back {diagnosis.return_count} times: {diagnosis.signature}",
+        )
         return
     _ask_for_stacks(turn, assessment)
 
@@ -206,7 +218,9 @@ def _ask_for_stacks(turn: Turn, assessment: Assessment) -> None:
         return
     ranks: Iterable[int] = assessment.culprits or range(turn.state.world)
     workers = tuple(
-        w for w in (turn.crew.serving[r] for r in ranks) if turn.crew.of(w) in (Standing.ACTIVE, Standing.PARKED)
+        w
+        for w in (turn.crew.serving[r] for r in ranks)
+        if turn.crew.of(w) in (Standing.ACTIVE, Standing.PARKED)
     )
     if workers:
         turn.change_case(awaited_stacks=frozenset(workers))

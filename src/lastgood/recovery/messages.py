@@ -22,6 +22,8 @@ class VerifyMode(enum.StrEnum):
 
 
 class ReplayOutcome(enum.StrEnum):
+    """What one rank found when it compared its replay with the published digest."""
+
     EQUAL = "equal"
     WITHIN_TOLERANCE = "within_tolerance"
     DIFFERENT = "different"
@@ -80,6 +82,8 @@ class Assessed:
 
 @dataclass(frozen=True, slots=True)
 class StacksDumped:
+    """The answer to `DumpStacks` for one worker."""
+
     worker: str
     locator: str
     """Where the dump lies; empty when none could be taken in time."""
@@ -117,6 +121,8 @@ class SpareReady:
 
 @dataclass(frozen=True, slots=True)
 class SpareLost:
+    """A spare ended, or did not pass its check; also one that was never announced as ready."""
+
     worker: str
 
 
@@ -174,8 +180,19 @@ class StopRequested:
 
 
 Observation = (
-    Assessed | StacksDumped | WorkerGone | WorkerUnkillable | WorkerParked | SpareReady | SpareLost
-    | CatalogueRead | Restored | Replayed | Progress | Tick | StopRequested
+    Assessed
+    | StacksDumped
+    | WorkerGone
+    | WorkerUnkillable
+    | WorkerParked
+    | SpareReady
+    | SpareLost
+    | CatalogueRead
+    | Restored
+    | Replayed
+    | Progress
+    | Tick
+    | StopRequested
 )
 
 
@@ -255,4 +272,6 @@ class Escalate:
     owner: str
 
 
-Action = DumpStacks | Revoke | Kill | ReadCatalogue | Assign | Resume | RefillSpare | Record | Escalate
+Action = (
+    DumpStacks | Revoke | Kill | ReadCatalogue | Assign | Resume | RefillSpare | Record | Escalate
+)

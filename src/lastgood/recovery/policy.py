@@ -138,9 +138,11 @@ def simple_policy(*, timeout_us: int, owner: str = "operator", **bounds: int) ->
     on_timeout = {LoopPhase.ISOLATING: OnTimeout.WIDEN}
     rows = {
         phase: PhaseRow(
-            timeout_us={LoopPhase.RUNNING: None, LoopPhase.ESCALATED: None, LoopPhase.SUSPECT: _STACKS_US}.get(
-                phase, timeout_us
-            ),
+            timeout_us={
+                LoopPhase.RUNNING: None,
+                LoopPhase.ESCALATED: None,
+                LoopPhase.SUSPECT: _STACKS_US,
+            }.get(phase, timeout_us),
             owner=owner,
             accept=f"{phase.value} is over",
             on_timeout=on_timeout.get(phase, OnTimeout.FALL_BACK),
@@ -153,5 +155,9 @@ def simple_policy(*, timeout_us: int, owner: str = "operator", **bounds: int) ->
 
 def _with_timeout(row: PhaseRow, timeout_us: int | None) -> PhaseRow:
     return PhaseRow(
-        timeout_us=timeout_us, owner=row.owner, accept=row.accept, on_timeout=row.on_timeout, onward=row.onward
+        timeout_us=timeout_us,
+        owner=row.owner,
+        accept=row.accept,
+        on_timeout=row.on_timeout,
+        onward=row.onward,
     )

@@ -22,6 +22,7 @@ def evicted_workers(diagnosis: Diagnosis, crew: Crew) -> tuple[str, ...]:
     if diagnosis.domain is DomainKind.HOST:
         return crew.serving_with(*living)
     return tuple(
-        crew.serving[rank] for rank in diagnosis.culprits if rank < len(crew.serving)
-        and crew.standing[crew.serving[rank]] in living
+        crew.serving[rank]
+        for rank in diagnosis.culprits
+        if rank < len(crew.serving) and crew.standing[crew.serving[rank]] in living
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.recovery.case import Case
@@ -32,7 +32,7 @@ class LoopState:
     """When the present phase runs out of time; None where it may rest."""
     generation: int = 1
     """Newest generation that was assigned. It never goes back and is never used twice."""
-    trust: TrustBook = TrustBook()
+    trust: TrustBook = field(default_factory=TrustBook)
     published_step: int = -1
     """Newest state that all ranks have published in the present history."""
     case: Case | None = None

@@ -6,6 +6,7 @@ Lives only inside `loop.step`; what goes in and what comes out are frozen values
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from lastgood.recovery.case import Case
 from lastgood.recovery.crew import Crew
@@ -56,11 +57,11 @@ class Turn:
         """Whether the present phase has run out of time."""
         return self.state.deadline_us is not None and self.now_us >= self.state.deadline_us
 
-    def change(self, **changes: object) -> None:
+    def change(self, **changes: Any) -> None:
         """Replace fields of the state."""
         self.state = replace(self.state, **changes)
 
-    def change_case(self, **changes: object) -> None:
+    def change_case(self, **changes: Any) -> None:
         """Replace fields of the open incident."""
         self.state = replace(self.state, case=replace(self.open_case, **changes))
 
@@ -73,7 +74,7 @@ class Turn:
         """Add actions in order."""
         self.actions.extend(actions)
 
-    def note(self, text: str, body: dict[str, object], **fields: object) -> None:
+    def note(self, text: str, body: dict[str, object], **fields: Any) -> None:
         """Record an annotation: something worth keeping that changes nothing."""
         known = {name: value for name, value in fields.items() if value is not None}
         known.setdefault("t_occurred_us", self.now_us)

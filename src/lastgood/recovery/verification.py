@@ -56,7 +56,9 @@ def judge_replay(answers: Mapping[int, Replayed], *, world: int) -> ReplayFindin
     counts = Counter(answer.outcome for answer in answers.values())
     different = tuple(r for r, a in sorted(answers.items()) if a.outcome is ReplayOutcome.DIFFERENT)
     if different:
-        return ReplayFinding((), ReplayOutcome.DIFFERENT, different if 2 * len(different) < world else ())
+        return ReplayFinding(
+            (), ReplayOutcome.DIFFERENT, different if 2 * len(different) < world else ()
+        )
     if counts[ReplayOutcome.WITHIN_TOLERANCE]:
         return ReplayFinding((), ReplayOutcome.WITHIN_TOLERANCE, ())
     return ReplayFinding((), ReplayOutcome.EQUAL, ())

@@ -49,13 +49,14 @@ def assess(
     steps = {report.step for report in reports}
     if len(steps) != 1:
         raise ValueError(f"correctness: reports of one step needed, found steps {sorted(steps)}")
-    for check in (_nonfinite, _divergence, _missing):
-        found = check(reports, world=world, now_us=now_us)
-        if found is not None:
-            return CorrectnessResult(found, memory)
-    jumped = _jump(reports, memory=memory, now_us=now_us)
-    if jumped is not None:
-        return CorrectnessResult(jumped, memory)
+    found = (
+        _nonfinite(reports, world=world, now_us=now_us)
+        or _divergence(reports, world=world, now_us=now_us)
+        or _missing(reports, world=world)
+        or _jump(reports, memory=memory, now_us=now_us)
+    )
+    if found is not None:
+        return CorrectnessResult(found, memory)
     return CorrectnessResult(_answer(Verdict.OK), _learned(reports, memory))
 
 
@@ -96,17 +97,21 @@ def _divergence(reports: Sequence[StepReport], *, world: int, now_us: int) -> As
         [r.rank for r in reports if r.digest and r.digest != digest] if has_majority else [],
         onset_us=now_us,
         first_divergent_step=step,
-        evidence=words if has_majority else (*words, "no digest has a majority: nobody can be named"),
+        evidence=words
+        if has_majority
+        else (*words, "no digest has a majority: nobody can be named"),
     )
 
 
-def _missing(reports: Sequence[StepReport], *, world: int, now_us: int) -> Assessment | None:
+def _missing(reports: Sequence[StepReport], *, world: int) -> Assessment | None:
     """A digest that is not there is unknown, never ok."""
     seen = {r.rank for r in reports if r.digest}
     absent = [rank for rank in range(world) if rank not in seen]
     if not absent:
         return None
-    return _answer(Verdict.UNKNOWN, evidence=(f"no digest of ranks {absent} for step {reports[0].step}",))
+    return _answer(
+        Verdict.UNKNOWN, evidence=(f"no digest of ranks {absent} for step {reports[0].step}",)
+    )
 
 
 def _jump(

@@ -54,10 +54,19 @@ class Limits:
     def __post_init__(self) -> None:
         """Refuse settings under which silence would never, or always, count as a hang."""
         if not (self.factor >= 1.0) or math.isinf(self.factor):
-            raise ValueError(f"limits: factor: found {self.factor}, needs a finite number of at least 1")
+            raise ValueError(
+                f"limits: factor: found {self.factor}, needs a finite number of at least 1"
+            )
         if not (0.0 < self.quantile <= 1.0):
-            raise ValueError(f"limits: quantile: found {self.quantile}, needs a ratio above 0 and at most 1")
-        floors_us = (self.step_floor_us, self.warmup_floor_us, self.section_floor_us, self.group_error_us)
+            raise ValueError(
+                f"limits: quantile: found {self.quantile}, needs a ratio above 0 and at most 1"
+            )
+        floors_us = (
+            self.step_floor_us,
+            self.warmup_floor_us,
+            self.section_floor_us,
+            self.group_error_us,
+        )
         if min(floors_us) <= 0:
             raise ValueError(f"limits: floors: found {floors_us}, needs positive microseconds")
 

@@ -86,7 +86,9 @@ def assess(
 def _ended(readings: Sequence[RankReading]) -> Assessment | None:
     """A process that ended or user code that raised: the strongest evidence there is."""
     exited = [r for r in readings if r.exit_code is not None and not _is_done(r)]
-    raised = [r for r in readings if r.exit_code is None and r.raised and not r.raised.is_group_error]
+    raised = [
+        r for r in readings if r.exit_code is None and r.raised and not r.raised.is_group_error
+    ]
     # A rank that died *of* a peer's death raised a group error first: it is part of the cascade.
     initiating = [r for r in exited if not (r.raised and r.raised.is_group_error)]
     own_code = [r for r in initiating if r.raised and not r.raised.is_group_error]
@@ -100,7 +102,9 @@ def _ended(readings: Sequence[RankReading]) -> Assessment | None:
             Symptom.PROCESS_EXIT,
             culprits,
             onset_us=min(r.progress_us for r in culprits),
-            evidence=tuple(f"rank {r.rank} ({r.worker}) ended: {_exit_words(r.exit_code)}" for r in culprits),
+            evidence=tuple(
+                f"rank {r.rank} ({r.worker}) ended: {_exit_words(r.exit_code)}" for r in culprits
+            ),
             key=",".join(sorted({_exit_words(r.exit_code) for r in culprits})),
         )
     if not raised:
@@ -176,15 +180,11 @@ def _is_waiting(reading: RankReading, live: Sequence[RankReading]) -> bool:
 
 def _nobody_named(overdue: Sequence[RankReading], *, now_us: int) -> Assessment:
     oldest_us = min(r.progress_us for r in overdue)
-    return _answer(
-        Verdict.UNKNOWN,
-        Symptom.HANG,
-        onset_us=oldest_us,
-        evidence=(
-            f"{len(overdue)} ranks made no progress for {(now_us - oldest_us) // 1000} ms with equal "
-            "collective counts and no rank stopped: nobody can be named",
-        ),
+    words = (
+        f"{len(overdue)} ranks made no progress for {(now_us - oldest_us) // 1000} ms with equal "
+        "collective counts and no rank stopped: nobody can be named"
     )
+    return _answer(Verdict.UNKNOWN, Symptom.HANG, onset_us=oldest_us, evidence=(words,))
 
 
 def _group_error(
@@ -195,7 +195,9 @@ def _group_error(
     if not raised:
         return None
     since_us = min(r.raised.t_us for r in raised if r.raised)
-    words = tuple(f"rank {r.rank}: {r.raised.type_name}: {r.raised.message}" for r in raised if r.raised)
+    words = tuple(
+        f"rank {r.rank}: {r.raised.type_name}: {r.raised.message}" for r in raised if r.raised
+    )
     if now_us - since_us <= limits.group_error_us:
         return _answer(
             Verdict.SUSPECT,
@@ -223,7 +225,9 @@ class _Shares:
     runqueue: float
 
 
-def _shares(reading: RankReading, *, previous: LivenessMemory | None, now_us: int) -> _Shares | None:
+def _shares(
+    reading: RankReading, *, previous: LivenessMemory | None, now_us: int
+) -> _Shares | None:
     anchor = previous.anchors.get(reading.rank) if previous is not None else None
     if anchor is None or _place(anchor.reading) != _place(reading) or now_us <= anchor.seen_us:
         return None
@@ -255,7 +259,11 @@ def _hang_words(
     previous: LivenessMemory | None,
     now_us: int,
 ) -> str:
-    where = f"section {reading.section}" if reading.phase is Phase.SECTION else reading.phase.name.lower()
+    where = (
+        f"section {reading.section}"
+        if reading.phase is Phase.SECTION
+        else reading.phase.name.lower()
+    )
     foremost = max(r.launches for r in live)
     words = (
         f"rank {reading.rank} ({reading.worker}) made no progress for "

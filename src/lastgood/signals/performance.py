@@ -48,12 +48,15 @@ def assess(
     if len(reports) < 2:
         words = ("a rank can be called slow only against peers",)
         return PerformanceResult(
-            Assessment(question=Question.PERFORMANCE, verdict=Verdict.UNKNOWN, evidence=words), memory
+            Assessment(question=Question.PERFORMANCE, verdict=Verdict.UNKNOWN, evidence=words),
+            memory,
         )
     # The lower median: with two ranks the faster one is the reference.
     usual_us = statistics.median_low(r.self_us for r in reports)
     spread_us = statistics.median_low(abs(r.self_us - usual_us) for r in reports)
-    bar_us = max(memory.ratio_min * usual_us, usual_us + memory.deviations_min * _MAD_TO_SIGMA * spread_us)
+    bar_us = max(
+        memory.ratio_min * usual_us, usual_us + memory.deviations_min * _MAD_TO_SIGMA * spread_us
+    )
     history = {
         r.rank: (*memory.history.get(r.rank, ()), not (r.self_us <= bar_us))[-memory.window_count :]
         for r in reports
@@ -61,7 +64,9 @@ def assess(
     slow = sorted(rank for rank, marks in history.items() if sum(marks) >= memory.slow_count_min)
     after = replace(memory, history=history)
     if not slow:
-        return PerformanceResult(Assessment(question=Question.PERFORMANCE, verdict=Verdict.OK), after)
+        return PerformanceResult(
+            Assessment(question=Question.PERFORMANCE, verdict=Verdict.OK), after
+        )
     self_us = {r.rank: r.self_us for r in reports}
     return PerformanceResult(
         Assessment(

@@ -45,14 +45,14 @@ class Kernel:
         self._now_us = start_us
         self._order = 0
         self._queue: list[tuple[int, int, Scheduled]] = []
-        self._streams: dict[str, random.Random] = {}
+        self._streams: dict[str, random.Random] = {}  # noqa: TID251  a type
 
     @property
     def now_us(self) -> int:
         """The present simulated time."""
         return self._now_us
 
-    def stream(self, name: str) -> random.Random:
+    def stream(self, name: str) -> random.Random:  # noqa: TID251  a type
         """The named random stream of this seed; the same object every time."""
         if name not in self._streams:
             self._streams[name] = stream(self.seed, "sim", name)
@@ -87,7 +87,9 @@ class Kernel:
             if event.is_cancelled:
                 continue
             if self.event_count >= event_count_max:
-                raise EventBudgetExceededError(f"seed {self.seed}: {event_count_max} events by {self._now_us} us")
+                raise EventBudgetExceededError(
+                    f"seed {self.seed}: {event_count_max} events by {self._now_us} us"
+                )
             self._now_us = due_us
             self.event_count += 1
             event.action()

@@ -11,7 +11,9 @@ from lastgood.recovery.simulated.world import World
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 when every rule held, 1 when one was broken."""
-    parser = argparse.ArgumentParser(prog="python -m lastgood.recovery.simulated", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lastgood.recovery.simulated", description=__doc__
+    )
     parser.add_argument("--seed", type=int, help="replay one seed and print what happened")
     parser.add_argument("--seeds", type=int, default=2000, help="sweep over this many seeds")
     parser.add_argument("--first", type=int, default=0, help="first seed of the sweep")

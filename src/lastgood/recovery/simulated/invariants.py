@@ -56,7 +56,7 @@ class Invariants:
             f"replay: python -m lastgood.recovery.simulated --seed {world.kernel.seed}"
         )
 
-    def check(self, holds: bool, words: str) -> None:  # noqa: FBT001
+    def check(self, holds: bool, words: str) -> None:
         """Stops the run when a rule does not hold."""
         if not holds:
             self.fail(words)
@@ -102,28 +102,44 @@ class Invariants:
 
     def _on_assign(self, action: m.Assign) -> None:
         world = self.world
-        self.check(action.generation > self.generation, f"generation {action.generation} after {self.generation}")
-        self.check(len(set(action.workers)) == world.size, f"a worker serves two ranks: {action.workers}")
+        self.check(
+            action.generation > self.generation,
+            f"generation {action.generation} after {self.generation}",
+        )
+        self.check(
+            len(set(action.workers)) == world.size, f"a worker serves two ranks: {action.workers}"
+        )
         for name in action.workers:
             worker = world.workers.get(name)
             if worker is None:
                 self.fail(f"{name} was assigned before it existed")
                 return
             was_serving = name in world.serving
-            self.check(was_serving or name in self.announced, f"spare {name} serves before it was ready")
             self.check(
-                worker.being is not Being.SERVING, f"{name} is assigned while it still serves generation {worker.generation}"
+                was_serving or name in self.announced, f"spare {name} serves before it was ready"
+            )
+            self.check(
+                worker.being is not Being.SERVING,
+                f"{name} is assigned while it still serves generation {worker.generation}",
             )
             self.check(name not in self.unkillable, f"{name} is held by the kernel and assigned")
         for rank, name in enumerate(world.serving):
             worker = world.workers[name]
             still_owns = worker.being is Being.SERVING and name not in self.unkillable
-            self.check(not still_owns, f"rank {rank} would have two owners: {name} and {action.workers[rank]}")
+            self.check(
+                not still_owns,
+                f"rank {rank} would have two owners: {name} and {action.workers[rank]}",
+            )
         key = (action.plan.target_step, action.plan.tier)
-        self.check(key not in self.failed, f"state {key} failed in this incident and is tried again")
+        self.check(
+            key not in self.failed, f"state {key} failed in this incident and is tried again"
+        )
         self.planned[key] = self.planned.get(key, 0) + 1
         bound = world.state.policy.target_attempts_max
-        self.check(self.planned[key] <= bound, f"state {key} is tried {self.planned[key]} times in one incident")
+        self.check(
+            self.planned[key] <= bound,
+            f"state {key} is tried {self.planned[key]} times in one incident",
+        )
         self.check(
             self._taint_of(action.plan) not in self.told_taints,
             f"state {key} is restored although it was reported to be wrong",
@@ -142,13 +158,31 @@ class Invariants:
             self.fail(f"{action} without a plan of that generation")
             return
         ranks = set(range(world.size))
-        self.check(set(self.restored) == ranks, f"resumed before every rank restored: {sorted(self.restored)}")
-        self.check(all(a.is_intact for a in self.restored.values()), "resumed on bytes that were found wrong")
-        self.check(set(self.replayed) == ranks, f"resumed before every rank replayed: {sorted(self.replayed)}")
+        self.check(
+            set(self.restored) == ranks,
+            f"resumed before every rank restored: {sorted(self.restored)}",
+        )
+        self.check(
+            all(a.is_intact for a in self.restored.values()),
+            "resumed on bytes that were found wrong",
+        )
+        self.check(
+            set(self.replayed) == ranks,
+            f"resumed before every rank replayed: {sorted(self.replayed)}",
+        )
         outcomes = {a.outcome for a in self.replayed.values()}
-        self.check(m.ReplayOutcome.DIFFERENT not in outcomes, "resumed although a replay came out different")
-        self.check(action.step == plan.target_step, f"resumed at {action.step}, verified was {plan.target_step}")
-        self.check(self._taint_of(plan) not in self.told_taints, "resumed from a state reported to be wrong")
+        self.check(
+            m.ReplayOutcome.DIFFERENT not in outcomes,
+            "resumed although a replay came out different",
+        )
+        self.check(
+            action.step == plan.target_step,
+            f"resumed at {action.step}, verified was {plan.target_step}",
+        )
+        self.check(
+            self._taint_of(plan) not in self.told_taints,
+            "resumed from a state reported to be wrong",
+        )
 
     def _on_record(self, action: m.Record) -> None:
         fields = action.fields
@@ -156,10 +190,17 @@ class Invariants:
         self.check(not _holds_float(fields), f"{action.kind} holds a float")
         observed = fields.get("t_observed_us")
         if isinstance(observed, int):
-            self.check(observed <= self.world.kernel.now_us, f"{action.kind} was observed in the future")
-            self.check(observed >= self.last_time_us, f"{action.kind} is older than the record before it")
+            self.check(
+                observed <= self.world.kernel.now_us, f"{action.kind} was observed in the future"
+            )
+            self.check(
+                observed >= self.last_time_us, f"{action.kind} is older than the record before it"
+            )
             occurred = fields.get("t_occurred_us")
-            self.check(isinstance(occurred, int) and occurred <= observed, f"{action.kind} was seen before it happened")
+            self.check(
+                isinstance(occurred, int) and occurred <= observed,
+                f"{action.kind} was seen before it happened",
+            )
             self.last_time_us = observed
         else:
             self.fail(f"{action.kind} has no time")
@@ -167,8 +208,19 @@ class Invariants:
             self._on_open(fields)
         elif action.kind == "incident.close":
             self._on_close(fields)
-        elif action.kind in ("detect", "diagnose", "isolate", "restore.begin", "restore", "verify", "state.trust"):
-            self.check(fields.get("incident") == self.incident, f"{action.kind} belongs to no open incident")
+        elif action.kind in (
+            "detect",
+            "diagnose",
+            "isolate",
+            "restore.begin",
+            "restore",
+            "verify",
+            "state.trust",
+        ):
+            self.check(
+                fields.get("incident") == self.incident,
+                f"{action.kind} belongs to no open incident",
+            )
 
     def _on_open(self, fields: dict[str, object]) -> None:
         self.check(self.incident is None, "an incident opens while another is open")
@@ -207,7 +259,9 @@ class Invariants:
         for worker in world.workers.values():
             if worker.being is Being.SERVING and worker.rank is not None:
                 if worker.rank in owners:
-                    self.fail(f"rank {worker.rank} has two owners after {name}, one is {worker.name}")
+                    self.fail(
+                        f"rank {worker.rank} has two owners after {name}, one is {worker.name}"
+                    )
                 owners.add(worker.rank)
 
     @property
@@ -215,7 +269,11 @@ class Invariants:
         """The longest that an incident may stay open: every phase at its limit, in every attempt."""
         policy = self.world.state.policy
         limits = [row.timeout_us or 0 for row in policy.rows.values()]
-        one_us = policy.soft_deadline_us + sum(limits) + (policy.rows[LoopPhase.RESTORING].timeout_us or 0)
+        one_us = (
+            policy.soft_deadline_us
+            + sum(limits)
+            + (policy.rows[LoopPhase.RESTORING].timeout_us or 0)
+        )
         return (policy.attempts_max + 1) * one_us + 2_000_000
 
     def at_end(self) -> None:

@@ -44,7 +44,9 @@ class FaultKind(enum.StrEnum):
     """A rank hangs while it restores."""
 
 
-_LASTING = frozenset({FaultKind.UNKILLABLE, FaultKind.REFUSE_PARK, FaultKind.FLIP_SLOT, FaultKind.SPARE_OUTAGE})
+_LASTING = frozenset(
+    {FaultKind.UNKILLABLE, FaultKind.REFUSE_PARK, FaultKind.FLIP_SLOT, FaultKind.SPARE_OUTAGE}
+)
 """Faults that show only together with another one."""
 
 
@@ -61,9 +63,11 @@ class SimulatedFault:
     """How many replays differ, how many states back a snapshot is flipped."""
 
 
-def draw_tape(rng: random.Random, *, world: int, horizon_us: int) -> tuple[SimulatedFault, ...]:
+def draw_tape(rng: random.Random, *, world: int, horizon_us: int) -> tuple[SimulatedFault, ...]:  # noqa: TID251  a type
     """One to six faults. A tape without any visible fault gets a kill, so that every seed tests a recovery."""
-    faults = [_draw_fault(rng, world=world, horizon_us=horizon_us) for _ in range(rng.randint(1, 6))]
+    faults = [
+        _draw_fault(rng, world=world, horizon_us=horizon_us) for _ in range(rng.randint(1, 6))
+    ]
     if all(fault.kind in _LASTING for fault in faults):
         at_us = rng.randrange(horizon_us)
         faults.append(SimulatedFault(kind=FaultKind.KILL, at_us=at_us, rank=rng.randrange(world)))
@@ -82,10 +86,12 @@ def draw_tape(rng: random.Random, *, world: int, horizon_us: int) -> tuple[Simul
     return tuple(sorted(faults, key=lambda fault: fault.at_us))
 
 
-def _draw_fault(rng: random.Random, *, world: int, horizon_us: int) -> SimulatedFault:
+def _draw_fault(rng: random.Random, *, world: int, horizon_us: int) -> SimulatedFault:  # noqa: TID251  a type
     phase = None
     if rng.random() < 0.5:
-        phase = rng.choice([LoopPhase.SUSPECT, LoopPhase.ISOLATING, LoopPhase.RESTORING, LoopPhase.VERIFYING])
+        phase = rng.choice(
+            [LoopPhase.SUSPECT, LoopPhase.ISOLATING, LoopPhase.RESTORING, LoopPhase.VERIFYING]
+        )
     return SimulatedFault(
         kind=rng.choice(list(FaultKind)),
         at_us=rng.randrange(horizon_us),

@@ -45,7 +45,11 @@ class SimulatedWorker:
     @property
     def is_able(self) -> bool:
         """Whether the process can make progress by itself."""
-        return self.being is Being.SERVING and self.process is ProcessState.SLEEPING and self.raised is None
+        return (
+            self.being is Being.SERVING
+            and self.process is ProcessState.SLEEPING
+            and self.raised is None
+        )
 
     @property
     def is_alive(self) -> bool:
