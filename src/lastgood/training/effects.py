@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ class Effects:
         self._dumps: list[tuple[StackDump, int]] = []
         self._killed_us: dict[str, int] = {}
         self._last_state: dict[str, object] = {}
+        self._last_steps: list[int] = []
+        self._progress = os.open(supervisor.run_dir.progress, os.O_RDWR | os.O_CREAT, 0o600)
         self.is_generation_up = True
         """False between a revocation and the next assignment: nobody serves, nobody can hang."""
 
@@ -160,6 +163,10 @@ class Effects:
         self._supervisor.recorder.record("observation", body={"what": "stack dump", "worker": worker, "text": text[:20_000]})
         return Path(locator).name
 
+    def close(self) -> None:
+        """Release what outside readers look at."""
+        os.close(self._progress)
+
     def publish_state(self) -> None:
         """Rewrite what outside readers see, when it changed."""
         supervisor = self._supervisor
@@ -181,5 +188,6 @@ class Effects:
             self._last_state = state
             supervisor.run_dir.write_state(state)
         steps = [supervisor.workers[n].slot.view().published_step for n in supervisor.serving if n in supervisor.workers]
-        with supervisor.run_dir.progress.open("wb") as out:
-            out.write(struct.pack(f"<{len(steps)}q", *steps))
+        if steps != self._last_steps:
+            self._last_steps = steps
+            os.pwrite(self._progress, struct.pack(f"<{len(steps)}q", *steps), 0)

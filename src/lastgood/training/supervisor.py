@@ -112,6 +112,7 @@ class Supervisor:
             worker.process.wait()
             worker.close()
         self._checkpointing.close()
+        self._effects.close()
         self.run_dir.remove()
 
     def now_us(self) -> int:
@@ -361,7 +362,3 @@ class Supervisor:
     def publish_state(self) -> None:
         """Show outside readers who serves what; see `rundir`."""
         self._effects.publish_state()
-
-    def fail(self, error: RecoveryError) -> None:
-        """End the run with an error that no loop can mend."""
-        raise error

@@ -7,6 +7,7 @@ loop parks, joins the next generation, restores, rewinds and hands out the batch
 
 from __future__ import annotations
 
+import math
 import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -171,10 +172,14 @@ class Run:
         """Yield the batch of each step, and of each step that has to run again.
 
         Args:
-            epochs: go through the data until so many epochs are done; without it, one epoch a call.
-            steps: stop after so many steps in all.
+            epochs: go through the data until so many epochs are done.
+            steps: stop after so many steps in all, over as many epochs as they need.
+            Without either, one epoch a call.
         """
-        last_epoch = self.epoch + 1 if epochs is None else epochs
+        if epochs is not None:
+            last_epoch: float = epochs
+        else:
+            last_epoch = self.epoch + 1 if steps is None else math.inf
         while True:
             if self._link.is_revoked(self._generation.number):
                 self._generation.enter_next()
@@ -187,12 +192,12 @@ class Run:
                 continue
             if batch is not None:
                 yield batch[0]
-            elif epochs is None and steps is None:
+            elif epochs is None and steps is None and self._link.stop_after is None:
                 return
             elif self._finish():
                 return
 
-    def _next_batch(self, *, last_epoch: int, steps: int | None) -> tuple[Any] | None:
+    def _next_batch(self, *, last_epoch: float, steps: int | None) -> tuple[Any] | None:
         """Return the next batch in a tuple, or None when there is no further step."""
         generation = self._generation
         if generation.passes:
