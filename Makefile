@@ -49,6 +49,6 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } || { \
 	  rm -rf $(VENV); \
 	  echo "a virtual environment could not be made; on Debian or Ubuntu: apt install python3-venv"; exit 1; }
-	@echo "installing lastgood into $(VENV) (about 1 GB, a few minutes the first time)"
+	@echo "installing lastgood into $(VENV) (about 1.5 GB, a few minutes the first time)"
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[torch,dev]"
 	@touch $@

@@ -25,7 +25,6 @@ SYNONYMS = {
     "known_good": "last_good",
     "knowngood": "LastGood",
     "heartbeat": "progress",
-    "outage": "incident",
     "failover": "restore",
     "mtbf": "mean time to interruption",
     "mttf": "mean time to interruption",

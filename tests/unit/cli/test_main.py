@@ -99,14 +99,20 @@ def test_help_loads_no_command_and_no_heavy_package():
 
 
 def test_help_costs_little_cpu():
-    """The target is 150 ms; the bound here is generous because neighbours share the caches."""
+    """bench/startup.py holds the target of 150 ms; here the best of five may cost twice that, for the neighbours."""
     import resource
 
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = python("from lastgood.cli.main import main; raise SystemExit(main(['--help']))")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert result.returncode == 0
-    assert (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime) < 0.6
+    def cpu_s() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    costs_s = []
+    for _ in range(5):
+        before_s = cpu_s()
+        result = python("from lastgood.cli.main import main; raise SystemExit(main(['--help']))")
+        costs_s.append(cpu_s() - before_s)
+        assert result.returncode == 0
+    assert min(costs_s) < 0.3
 
 
 def test_the_version_is_the_packages(cli):
