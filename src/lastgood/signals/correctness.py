@@ -52,7 +52,7 @@ def assess(
     found = (
         _nonfinite(reports, world=world, now_us=now_us)
         or _divergence(reports, world=world, now_us=now_us)
-        or _missing(reports, world=world)
+        or _missing(reports, world=world, now_us=now_us)
         or _jump(reports, memory=memory, now_us=now_us)
     )
     if found is not None:
@@ -103,14 +103,21 @@ def _divergence(reports: Sequence[StepReport], *, world: int, now_us: int) -> As
     )
 
 
-def _missing(reports: Sequence[StepReport], *, world: int) -> Assessment | None:
-    """A digest that is not there is unknown, never ok."""
+def _missing(reports: Sequence[StepReport], *, world: int, now_us: int) -> Assessment | None:
+    """A digest that is not there is unknown, never ok: the state cannot be accepted."""
+    step = reports[0].step
     seen = {r.rank for r in reports if r.digest}
     absent = [rank for rank in range(world) if rank not in seen]
     if not absent:
         return None
     return _answer(
-        Verdict.UNKNOWN, evidence=(f"no digest of ranks {absent} for step {reports[0].step}",)
+        Verdict.UNKNOWN,
+        Symptom.REPLICA_DIVERGENCE,
+        onset_us=now_us,
+        first_divergent_step=step,
+        evidence=(
+            f"no digest of ranks {absent} for state {step}: nobody can say that it is right",
+        ),
     )
 
 

@@ -129,7 +129,7 @@ def _hang(
     """The overdue rank that the others wait for, if there is one."""
     generation = max((r.generation for r in readings), default=0)
     live = [r for r in readings if r.generation == generation and limit_us(limits, r) is not None]
-    overdue = [r for r in live if _overdue_us(r, limits=limits, now_us=now_us) > 0]
+    overdue = [r for r in live if _is_overdue(r, limits=limits, now_us=now_us, previous=previous)]
     if not overdue:
         return None
     in_section = [r for r in overdue if r.phase is Phase.SECTION]
@@ -276,9 +276,23 @@ def _hang_words(
     return words
 
 
-def _overdue_us(reading: RankReading, *, limits: Limits, now_us: int) -> int:
+def _is_overdue(
+    reading: RankReading, *, limits: Limits, now_us: int, previous: LivenessMemory | None
+) -> bool:
+    """Whether the present phase of the rank has lasted longer than it may.
+
+    A worker that was parked for an hour has not written its slot for an hour when it is assigned: joining
+    is measured from the first look at it in this generation.
+    """
     allowed_us = limit_us(limits, reading)
-    return 0 if allowed_us is None else max(0, now_us - reading.progress_us - allowed_us)
+    if allowed_us is None:
+        return False
+    since_us = reading.progress_us
+    if reading.phase is Phase.JOINING:
+        anchor = previous.anchors.get(reading.rank) if previous is not None else None
+        is_known = anchor is not None and _place(anchor.reading) == _place(reading)
+        since_us = max(since_us, anchor.seen_us if anchor is not None and is_known else now_us)
+    return now_us - since_us > allowed_us
 
 
 def _place(reading: RankReading) -> tuple[object, ...]:

@@ -57,8 +57,8 @@ def strike(world: World, fault: SimulatedFault) -> None:
             worker.refuses_to_park = True
         case FaultKind.UNKILLABLE:
             worker.is_unkillable = True
-        case FaultKind.SPARE_OUTAGE:
-            world.outage_until_us = world.kernel.now_us + 5_000_000 * fault.count
+        case FaultKind.SPARES_LATE:
+            world.spares_late_until_us = world.kernel.now_us + 5_000_000 * fault.count
         case FaultKind.REPLAY_DIFFERS:
             world.replays_differ += fault.count
         case FaultKind.REPLAY_MINORITY:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lastgood.contract.taxonomy import EventKind
+from lastgood.contract.taxonomy import DomainKind, EventKind
 from lastgood.recovery import messages as m
 from lastgood.recovery.policy import LoopPhase
 from lastgood.recovery.simulated.workers import Being
@@ -46,7 +46,7 @@ class Invariants:
         self.last_time_us = 0
         self.incident_count = 0
         self.recovered_count = 0
-        self.revoked: dict[int, set[str]] = {}
+        self.revoked: set[tuple[int, str]] = set()
 
     def fail(self, words: str) -> None:
         """Stops the run."""
@@ -92,13 +92,34 @@ class Invariants:
                 self._on_resume(action)
             case m.Record():
                 self._on_record(action)
-            case m.Kill(workers) | m.Revoke(_, workers):
-                serving = set(self.world.serving)
-                self.check(set(workers) <= serving, f"{action} names a worker that serves nothing")
+            case m.Kill(workers):
+                self._on_kill(workers)
+            case m.Revoke(generation, workers):
+                serves = set(workers) <= set(self.world.serving)
+                self.check(serves, f"{action} names a worker that serves nothing")
+                self.check(
+                    generation == self.generation, f"{action} in generation {self.generation}"
+                )
+                self.revoked |= {(generation, name) for name in workers}
             case m.Escalate():
                 self.check(self.incident is None, "escalated, and the incident was left open")
             case _:
                 pass
+
+    def _on_kill(self, workers: tuple[str, ...]) -> None:
+        """A rank is killed because it was named, shares a domain, or did not leave when it was told to."""
+        state = self.world.state
+        for name in workers:
+            self.check(name in self.world.serving, f"{name} is killed and serves nothing")
+            rank = self.world.serving.index(name)
+            is_named = state.case is not None and rank in state.case.culprits
+            is_wide = state.case is not None and state.case.diagnosis.domain is DomainKind.HOST
+            was_asked = (self.generation, name) in self.revoked
+            has_left = self.world.workers[name].being is not Being.SERVING
+            self.check(
+                is_named or is_wide or was_asked or has_left,
+                f"{name} was never told to leave generation {self.generation} and is killed",
+            )
 
     def _on_assign(self, action: m.Assign) -> None:
         world = self.world

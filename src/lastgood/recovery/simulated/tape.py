@@ -32,7 +32,7 @@ class FaultKind(enum.StrEnum):
     """The rank does not leave its generation when told to."""
     UNKILLABLE = "unkillable"
     """The kernel holds the process when it is killed."""
-    SPARE_OUTAGE = "spare_outage"
+    SPARES_LATE = "spares_late"
     """No new spare comes up for a while."""
     REPLAY_DIFFERS = "replay_differs"
     """The next replays come out different on all ranks."""
@@ -45,7 +45,7 @@ class FaultKind(enum.StrEnum):
 
 
 _LASTING = frozenset(
-    {FaultKind.UNKILLABLE, FaultKind.REFUSE_PARK, FaultKind.FLIP_SLOT, FaultKind.SPARE_OUTAGE}
+    {FaultKind.UNKILLABLE, FaultKind.REFUSE_PARK, FaultKind.FLIP_SLOT, FaultKind.SPARES_LATE}
 )
 """Faults that show only together with another one."""
 

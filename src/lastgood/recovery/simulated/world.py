@@ -81,7 +81,7 @@ class World:
         self.is_stepping = True
         self.plan: m.RestorePlan | None = None
         self.poisoned_steps: set[int] = set()
-        self.outage_until_us = 0
+        self.spares_late_until_us = 0
         self.replays_differ = 0
         self.replays_minority: list[int] = []
         self.stalls: set[int] = set()
@@ -199,7 +199,7 @@ class World:
         name = f"w{self.name_count}"
         self.name_count += 1
         ready_us = self.kernel.now_us + self.delay(500_000, 4_000_000)
-        ready_us = max(ready_us, self.outage_until_us)
+        ready_us = max(ready_us, self.spares_late_until_us)
         is_stillborn = self.delay(0, 9) == 0
         self.kernel.after(
             ready_us - self.kernel.now_us,
