@@ -233,9 +233,10 @@ def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cla
         elif (
             before.kind != EventKind.RUN_END and last_us is not None and last_us >= time_of(before)
         ):
-            # What ran before has no end: nobody noticed until somebody started anew.
-            if not any(last_us <= detected_us <= start_us for detected_us in detections):
-                yield Claim("down.detect", last_us, start_us, is_inferred=True)
+            # What ran before has no end. Unless a detector spoke, nobody noticed until this start.
+            noticed_us = [at_us for at_us in detections if last_us <= at_us <= start_us]
+            end_us = last_us if noticed_us else start_us
+            yield Claim("down.detect", last_us, end_us, is_inferred=True)
         before = event
 
 
@@ -320,7 +321,7 @@ def _progress_ended(detect: Event, timeline: Timeline, marks_us: Sequence[int]) 
     time before it belongs to that start.
     """
     detected_us = _seen(detect)
-    at = bisect.bisect_right(marks_us, detected_us)
+    at = bisect.bisect_left(marks_us, detected_us)  # a close at this very moment is its own
     mark_us = marks_us[at - 1] if at else timeline.start_us
     last_us = _last_end_before(timeline, detected_us)
     if last_us is not None and last_us >= mark_us:
