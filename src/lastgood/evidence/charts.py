@@ -19,6 +19,8 @@ from lastgood.evidence.report import Chart
 WIDE_PX: Final = 800
 NARROW_PX: Final = 330
 """Widths of the two drawings of each chart: the style sheet shows the one that stays readable."""
+LINE_POINTS_MAX: Final = 30
+"""A curve through more points than this is drawn without them."""
 LANE_PX: Final = 19
 LANE_LABEL_PX: Final = 118
 """Room for the longest state name; fixed, so that charts under each other share their left edge."""
@@ -208,8 +210,13 @@ def _line(chart: Chart, width_px: int) -> Any:
             **key,
         ),
     )
-    points = base.mark_point(size=16, filled=True, opacity=0.85)
-    layers = [points] if has_series else [base.mark_line(strokeWidth=1.5), points]
+    sizes = alt.Scale(domain=series, range=[14, *[60] * (len(series) - 1)])
+    size = alt.Size("series:N", legend=None, scale=sizes)
+    points = base.mark_point(filled=True, opacity=0.9).encode(size=size)
+    curve = base.mark_line(strokeWidth=1.5)
+    layers = (
+        [points] if has_series else [curve] if len(values) > LINE_POINTS_MAX else [curve, points]
+    )
     if chart.marks:
         layers.extend(_marks(chart))
     return alt.layer(*layers).properties(width=width_px - 70, height=130)

@@ -105,6 +105,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    is_folded: bool = False
+    """True for a table that few readers want: the page folds it, paper and terminal show it."""
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):

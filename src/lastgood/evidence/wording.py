@@ -26,6 +26,9 @@ NOTHING: Final = "–"
 SCALES_US: Final = {"us": 1, "ms": US_PER_MS, "s": US_PER_S, "min": US_PER_MIN, "h": US_PER_H}
 """Units that a column of durations may declare."""
 
+COUNTED: Final = frozenset(("steps", "ranks", "incidents", "events"))
+"""Units that have a singular."""
+
 STATES: Final = {
     "held": "held",
     "not_held": "not held",
@@ -50,6 +53,10 @@ class CellText:
 def value_text(figure: Figure) -> str:
     """Value and unit, such as `3.09 h` or `not observed`, after the check that it may be shown."""
     check_renderable(figure)
+    if figure.value == 0 and figure.unit == "us":
+        return "0 s"
+    if figure.value == 1 and figure.unit in COUNTED:
+        return f"1 {figure.unit.removesuffix('s')}"
     return format_value(figure)
 
 
@@ -59,7 +66,12 @@ def kind_text(figure: Figure) -> str:
 
 
 def detail_text(figure: Figure) -> str:
-    """What a reader must know to use the number: interval, n, exposure, assumptions, source."""
+    """What a reader must know to use the number: interval, n, what was at risk, assumptions, source."""
+    return "; ".join(part for part in (short_detail(figure), figure.source) if part)
+
+
+def short_detail(figure: Figure) -> str:
+    """The same without the source: for a place that names the source once for all its numbers."""
     check_renderable(figure)
     parts = [
         format_interval(figure),
@@ -67,13 +79,23 @@ def detail_text(figure: Figure) -> str:
         f"at risk: {figure.exposure}" if figure.exposure else None,
         f"from {', '.join(figure.kinds)}" if len(figure.kinds) > 1 else None,
         f"assumes {'; '.join(figure.assumptions)}" if figure.assumptions else None,
-        f"if {figure.condition}; observed {figure.source_window}; extrapolated {format_number(figure.extrapolation)} times"
-        if figure.condition and figure.extrapolation
-        else None,
+        _condition(figure),
         *(f"{c.name} {value_text(c)} {c.kind}" for c in figure.companions),
-        figure.source or None,
     ]
     return "; ".join(part for part in parts if part)
+
+
+def interval_text(figure: Figure) -> str:
+    """Only the interval, where there is one: for a place with little room."""
+    return format_interval(figure) or ""
+
+
+def _condition(figure: Figure) -> str | None:
+    """The sentence without which a projection may not be shown."""
+    if not figure.condition or not figure.extrapolation:
+        return None
+    factor = format_number(figure.extrapolation)
+    return f"if {figure.condition}; observed {figure.source_window}; extrapolated {factor} times"
 
 
 def column_kind(table: Table, index: int) -> str | None:
@@ -91,43 +113,44 @@ def table_texts(table: Table) -> list[list[CellText]]:
 
 def _column_texts(table: Table, index: int) -> list[CellText]:
     cells = [row[index] for row in table.rows]
-    column = table.columns[index]
-    shared = column_kind(table, index)
-    scale_us = SCALES_US.get(column.unit.rpartition(" ")[2])  # `device h` scales as `h` does
-    is_scaled = scale_us is not None
-    values = [
-        c.value / scale_us
-        for c in cells
-        if is_scaled and isinstance(c, Figure) and c.value is not None and c.unit == "us"
+    unit, shared = table.columns[index].unit, column_kind(table, index)
+    # `device-h` scales as `h` does.
+    scale_us = SCALES_US.get(unit.rpartition("-")[2])
+    numbers = [_in_unit(cell, unit, scale_us) for cell in cells]
+    decimals = _decimals([n for n in numbers if n is not None])
+    texts = [
+        "" if n is None else f"{n:,}" if isinstance(n, int) else f"{n:,.{decimals}f}"
+        for n in numbers
     ]
-    decimals = _decimals(values)
-    return [
-        _cell_text(c, unit=column.unit, scale_us=scale_us, decimals=decimals, shared=shared)
-        for c in cells
-    ]
+    return [_cell_text(cell, text, shared) for cell, text in zip(cells, texts, strict=True)]
 
 
-def _cell_text(
-    cell: Cell, *, unit: str, scale_us: int | None, decimals: int, shared: str | None
-) -> CellText:
+def _in_unit(cell: Cell, unit: str, scale_us: int | None) -> float | None:
+    """The number to print when the unit stands in the header; None when the cell has to say its own."""
+    if not isinstance(cell, Figure) or cell.value is None:
+        return None
+    if scale_us is not None and cell.unit == "us":
+        return cell.value / scale_us
+    return cell.value if unit and unit == cell.unit else None
+
+
+def _cell_text(cell: Cell, text: str, shared: str | None) -> CellText:
     if cell is None:
         return CellText(text=NOTHING, is_missing=True)
     if isinstance(cell, str):
         return CellText(text=cell)
-    kind = None if shared else str(cell.kind)
     if cell.value is None:
         return CellText(text=NOT_OBSERVED, detail=detail_text(cell), is_missing=True)
-    if scale_us is not None and cell.unit == "us":
-        text = f"{cell.value / scale_us:,.{decimals}f}"
-    elif unit and unit == cell.unit:
-        text = f"{cell.value:,}" if isinstance(cell.value, int) else format_number(cell.value)
-    else:
-        text = format_value(cell)
-    return CellText(text=text, kind=kind, detail=detail_text(cell), is_number=True)
+    return CellText(
+        text=text or value_text(cell),
+        kind=None if shared else str(cell.kind),
+        detail=detail_text(cell),
+        is_number=True,
+    )
 
 
 def _decimals(values: list[float]) -> int:
-    """Decimals that give the smallest non-zero value three significant digits, at most three."""
+    """Decimals that give the smallest non-zero value three significant digits, at most three; 0 for integers."""
     smallest = min((abs(v) for v in values if v), default=1.0)
     return next((d for d, at_least in enumerate((100.0, 10.0, 1.0)) if smallest >= at_least), 3)
 

@@ -221,7 +221,10 @@ class Recorder:
             "isolate",
             incident=name,
             ranks=ranks,
-            body={"killed": [f"w{fault.rank}"], "parked": ["w9"]},
+            body={
+                "killed": [f"w{fault.rank}"],
+                "parked": [f"w{r}" for r in range(self.world) if r != fault.rank],
+            },
         )
         self.add("attempt.end", body={"reason": "incident"})
         self.attempt += 1

@@ -101,7 +101,7 @@ def test_each_number_prints_its_kind(page):
 
 
 def test_what_was_not_observed_says_so_and_has_no_kind(page):
-    assert re.search(r'<span class="value missing">not observed</span> *<span class="detail"', page)
+    assert re.search(r'<span class="value missing">not observed</span> *</dd>', page)
 
 
 def test_each_chart_has_its_data_in_a_table_beside_it(page):

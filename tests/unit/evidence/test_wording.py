@@ -62,7 +62,7 @@ def test_device_hours_scale_as_hours_do():
     one = Table(
         name="t",
         title="",
-        columns=(Column(title="At risk", unit="device h"),),
+        columns=(Column(title="At risk", unit="device-h"),),
         rows=((at_risk,),),
     )
     assert wording.table_texts(one)[0][0].text == "1.50"

@@ -1,0 +1,357 @@
+"""The objectives and budgets of a contract against what a run's records say.
+
+Each has three possible answers. *Unknown* is an answer: too few incidents, an open one that could still break the
+limit, an indicator that this workload does not record. It never counts as held. The numbers are this run's own; the
+contract's window may be longer, and the section says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from lastgood.base.figures import Figure, assumed, measured
+from lastgood.base.units import format_duration
+from lastgood.contract.budgets import CountBudget, RatioBudget
+from lastgood.contract.model import FailureContract
+from lastgood.contract.objectives import (
+    EscapedCorruptionObjective,
+    EttrObjective,
+    IncidentTimeObjective,
+    LostDeviceTimeObjective,
+    LostStepsObjective,
+    Objective,
+)
+from lastgood.contract.tail import budget_use
+from lastgood.contract.taxonomy import CountedClass, FailureClass
+from lastgood.evidence.incident_part import known
+from lastgood.evidence.report import Cell, Column, Note, Section, Table
+from lastgood.evidence.wording import SIGNS, STATES, short_detail
+from lastgood.ledger.ettr import RunTimes
+from lastgood.ledger.incident import Incident, is_accepted
+
+_TIMES: Final[dict[str, Callable[[Incident], int | None]]] = {
+    "detection_time": lambda i: i.detect_us,
+    "diagnosis_time": lambda i: i.diagnose_us,
+    "isolation_time": lambda i: i.isolate_us,
+    "recovery_time": lambda i: i.recover_us,
+    "verification_time": lambda i: i.verify_us,
+}
+
+
+INJECTED: Final = "the faults were injected, so this says nothing about the field"
+
+
+class Judged(NamedTuple):
+    """What was seen, the bound, whether it held, and why it could not be told."""
+
+    seen: Figure
+    bound: Figure
+    state: str
+    why: str = ""
+
+
+def objectives_section(
+    contract: FailureContract, times: RunTimes, *, is_injected: bool = False
+) -> Section:
+    """Each objective and each budget with what was seen beside what was promised."""
+    spec = contract.spec
+    lead = (
+        f"Judged over this run's {format_duration(times.wall.window_us)} alone; "
+        f"the contract's window is {format_duration(spec.window.duration_us)}."
+    )
+    if not spec.objectives and not spec.budgets:
+        note = Note(
+            level="missing", text="Objectives are not declared, so nothing here was held or broken."
+        )
+        return Section(name="objectives", title="Objectives", notes=(note,))
+    tables = []
+    if spec.objectives:
+        rows = tuple(
+            _row(o, judge(o, contract, times, is_injected=is_injected)) for o in spec.objectives
+        )
+        tables.append(
+            Table(
+                name="objectives",
+                title="Objectives",
+                columns=_columns("Objective", "Bound"),
+                rows=rows,
+            )
+        )
+    if spec.budgets:
+        rows = tuple(_budget_row(b, contract, times, is_injected=is_injected) for b in spec.budgets)
+        tables.append(
+            Table(
+                name="budgets",
+                title="Budgets",
+                columns=_columns("Budget", "Expected under it"),
+                rows=rows,
+            )
+        )
+    return Section(name="objectives", title="Objectives", lead=lead, tables=tuple(tables))
+
+
+def _columns(first: str, bound: str) -> tuple[Column, ...]:
+    return (
+        Column(title=first, is_number=False),
+        Column(title="Seen"),
+        Column(title=bound),
+        Column(title="Answer", is_number=False),
+        Column(title="Why", is_number=False),
+    )
+
+
+def _row(objective: Objective, judged: Judged) -> tuple[Cell, ...]:
+    title = objective.display_name or objective.name
+    return (
+        title,
+        judged.seen,
+        judged.bound,
+        answer_text(judged.state),
+        judged.why or short_detail(judged.seen) or None,
+    )
+
+
+def answer_text(state: str) -> str:
+    """The answer with its sign, in words first of all."""
+    return f"{SIGNS.get(state, '·')} {STATES.get(state, state.replace('_', ' '))}"
+
+
+def judge(
+    objective: Objective, contract: FailureContract, times: RunTimes, *, is_injected: bool = False
+) -> Judged:
+    """Whether one objective held in this run."""
+    counted = counted_incidents(times.incidents, contract.spec.failure.counts)
+    match objective:
+        case EttrObjective():
+            judged = _judge_ettr(objective, contract, times)
+            return judged._replace(state="not_judged", why=INJECTED) if is_injected else judged
+        case IncidentTimeObjective():
+            return _judge_percentile(objective, counted, times.wall.as_of_us)
+        case LostStepsObjective():
+            return _judge_largest(
+                objective.name,
+                counted,
+                lambda i: i.lost_steps,
+                objective.limit,
+                "steps",
+                times.wall.as_of_us,
+            )
+        case LostDeviceTimeObjective():
+            return _judge_largest(
+                objective.name,
+                counted,
+                lambda i: i.lost_device_us,
+                objective.limit_us,
+                "us",
+                times.wall.as_of_us,
+            )
+        case EscapedCorruptionObjective():
+            return _judge_corruption(objective.name, times)
+        case _:
+            nothing = measured(
+                objective.name,
+                None,
+                "",
+                source=f"no record of {objective.indicator} in a training run",
+            )
+            return Judged(
+                nothing,
+                assumed(objective.name, None, "", source="contract"),
+                "unknown",
+                f"{objective.indicator} is not recorded here",
+            )
+
+
+def counted_incidents(
+    incidents: Sequence[Incident], counts: Sequence[CountedClass]
+) -> list[Incident]:
+    """The incidents that the contract counts as failures; a correlated one counts when that view is named."""
+    names = {str(name) for name in counts}
+    return [
+        i
+        for i in incidents
+        if i.class_ in names or (i.correlated and CountedClass.CORRELATED in names)
+    ]
+
+
+def _judge_ettr(objective: EttrObjective, contract: FailureContract, times: RunTimes) -> Judged:
+    """Unknown time could have been either; it decides nothing in favour, and against only where the contract says bad."""
+    bound = assumed("ETTR target", objective.target, "ratio", source="contract")
+    excludes_planned = FailureClass.PLANNED in contract.spec.failure.excludes
+    seen = times.ettr_counted if excludes_planned else times.ettr
+    wall = times.wall
+    if seen.value is None:
+        return Judged(seen, bound, "unknown", "nothing was observed")
+    if seen.value >= objective.target:
+        return Judged(seen, bound, "held")
+    total_us = wall.counted_us if excludes_planned else wall.window_us
+    unknown_us = wall.totals_us["unknown"]
+    no_data = objective.no_data or contract.spec.no_data
+    if (
+        no_data == "exclude"
+        and total_us > unknown_us
+        and wall.productive_us / (total_us - unknown_us) >= objective.target
+    ):
+        return Judged(
+            seen,
+            bound,
+            "held",
+            f"with {format_duration(unknown_us)} of unknown time left out, as declared",
+        )
+    if no_data == "unknown" and (wall.productive_us + unknown_us) / total_us >= objective.target:
+        return Judged(
+            seen, bound, "unknown", f"{format_duration(unknown_us)} without records could decide it"
+        )
+    return Judged(seen, bound, "not_held")
+
+
+def percentile(values: Sequence[int], ratio: float) -> int:
+    """The smallest value that at least this share of all values does not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(ratio * len(ordered) - 1e-9) - 1)]
+
+
+def _judge_percentile(
+    objective: IncidentTimeObjective, counted: Sequence[Incident], as_of_us: int
+) -> Judged:
+    bound = assumed(f"{objective.indicator} limit", objective.limit_us, "us", source="contract")
+    values = known(counted, _TIMES[objective.indicator])
+    censored = len(counted) - len(values)
+    value = percentile(values, objective.percentile) if values else None
+    name = f"{objective.indicator} p{objective.percentile * 100:g}"
+    seen = measured(
+        name,
+        value,
+        "us",
+        source="incidents of the ledger, nearest rank",
+        n=len(values),
+        as_of_us=as_of_us,
+    )
+    if len(counted) < objective.count_min:
+        return Judged(
+            seen, bound, "unknown", f"{len(counted)} incidents, needs {objective.count_min}"
+        )
+    # The rank among all incidents: those without a value could be short or long.
+    over = sum(v > objective.limit_us for v in values)
+    allowed = len(counted) - math.ceil(objective.percentile * len(counted) - 1e-9)
+    if over > allowed:
+        return Judged(seen, bound, "not_held", f"{over} of {len(counted)} above the limit")
+    if over + censored > allowed:
+        return Judged(seen, bound, "unknown", f"{censored} of {len(counted)} without this time")
+    return Judged(seen, bound, "held")
+
+
+def _judge_largest(
+    name: str,
+    counted: Sequence[Incident],
+    take: Callable[[Incident], int | None],
+    limit: int,
+    unit: str,
+    as_of_us: int,
+) -> Judged:
+    bound = assumed(f"{name} limit", limit, unit, source="contract")
+    values = known(counted, take)
+    seen = measured(
+        f"{name} largest",
+        max(values, default=None),
+        unit,
+        source="incidents of the ledger",
+        n=len(values),
+        as_of_us=as_of_us,
+    )
+    if any(value > limit for value in values):
+        return Judged(
+            seen,
+            bound,
+            "not_held",
+            f"{sum(v > limit for v in values)} of {len(counted)} above the limit",
+        )
+    if len(values) < len(counted):
+        return Judged(
+            seen,
+            bound,
+            "unknown",
+            f"{len(counted) - len(values)} of {len(counted)} without this record",
+        )
+    if not counted:
+        return Judged(seen, bound, "unknown", "no incident to judge")
+    return Judged(seen, bound, "held")
+
+
+def _judge_corruption(name: str, times: RunTimes) -> Judged:
+    """Corruption that a check saw and that no accepted verification closed. What no check saw is in no record."""
+    bound = assumed(f"{name} limit", 0, "incidents", source="contract")
+    corrupt = [i for i in times.incidents if i.class_ == FailureClass.SDC]
+    escaped = [
+        i for i in corrupt if not i.is_open and not (i.verification and is_accepted(i.verification))
+    ]
+    open_count = sum(i.is_open for i in corrupt)
+    seen = measured(
+        name, len(escaped), "incidents", source="SDC incidents closed without an accepted verification",
+        n=len(corrupt), as_of_us=times.wall.as_of_us,
+    )  # fmt: skip
+    if escaped:
+        return Judged(seen, bound, "not_held", "a corrupt state was not replaced by a verified one")
+    if open_count:
+        return Judged(seen, bound, "unknown", f"{open_count} still open")
+    return Judged(seen, bound, "held", "as far as the checks of this run can see")
+
+
+def _budget_row(
+    budget: CountBudget | RatioBudget,
+    contract: FailureContract,
+    times: RunTimes,
+    *,
+    is_injected: bool,
+) -> tuple[Cell, ...]:
+    title = budget.display_name or budget.name
+    if isinstance(budget, RatioBudget):
+        seen, expected, state = _ratio_spent(budget, contract, times), None, "not_judged"
+        why = "its burn rules are judged while the window runs, not from one run"
+    else:
+        seen, expected, state, why = _count_spent(budget, contract, times)
+    if is_injected:
+        state, why = "not_judged", INJECTED
+    return (title, seen, expected, answer_text(state), why or None)
+
+
+def _ratio_spent(budget: RatioBudget, contract: FailureContract, times: RunTimes) -> Figure:
+    """How much of what the target leaves this run has used."""
+    targets = [
+        o.target
+        for o in contract.spec.objectives
+        if o.name == budget.objective and isinstance(o, EttrObjective)
+    ]
+    left = 1 - targets[0] if targets else 0
+    value = (1 - times.ettr.value) / left if left > 0 and times.ettr.value is not None else None
+    source = "what ETTR leaves over what the target leaves"
+    return measured(
+        f"{budget.name} spent", value, "of the budget", source=source, as_of_us=times.wall.as_of_us
+    )
+
+
+def _count_spent(budget: CountBudget, contract: FailureContract, times: RunTimes) -> Judged:
+    counted = counted_incidents(times.incidents, budget.counts)
+    source, as_of_us = "incidents of the ledger", times.wall.as_of_us
+    exposure_us = (
+        times.exposure.device_us if budget.exposure == "device_hours" else times.wall.window_us
+    )
+    devices = contract.spec.workload.devices
+    use = budget_use(
+        budget, count=len(counted), exposure_us=exposure_us, source=source, devices=devices
+    )
+    seen = measured(
+        f"{budget.name} count",
+        len(counted),
+        "incidents",
+        source=source,
+        n=len(counted),
+        as_of_us=as_of_us,
+    )
+    state = {True: "held", False: "not_held", None: "unknown"}[use.is_within]
+    if use.tail.value is None:
+        return Judged(seen, use.expected, state)
+    why = f"P(this many or more) = {use.tail.value:.3g} {use.tail.kind}, alpha {budget.alpha:g}; assumes {'; '.join(use.tail.assumptions)}"
+    return Judged(seen, use.expected, state, why)
