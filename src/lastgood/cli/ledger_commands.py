@@ -1,0 +1,198 @@
+"""`lastgood verify` and `lastgood record`: check a ledger, and append one event to it.
+
+`record` runs in prologs and health checks of every node, so it loads nothing that it does not need.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, EXIT_REFUSED, BadInput
+from lastgood.contract.taxonomy import EventKind, FailureClass
+
+if TYPE_CHECKING:
+    from lastgood.ledger.tree_head import TreeHead
+    from lastgood.ledger.verify import VerifyResult
+
+_KIND = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+@click.command()
+@click.argument("ledger", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--head",
+    "head_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A tree head kept outside the ledger (- reads it from stdin): only this finds a cut tail.",
+)
+@click.option(
+    "--save-head",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the tree head to this file if the ledger holds; keep it on another machine.",
+)
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+def verify(
+    *, ledger: Path | None, head_file: Path | None, save_head: Path | None, is_json: bool
+) -> int:
+    """Read and hash every event of a ledger again.
+
+    LEDGER is a file; without it $LASTGOOD_LEDGER, else the ledger of this user on this machine. Exit 0: it
+    holds. 1: it does not, and the first bad sequence number is printed. 2: no such ledger. 3: could not tell.
+    """
+    from lastgood.ledger.place import default_ledger
+    from lastgood.ledger.verify import verify_ledger
+
+    path = ledger or default_ledger()
+    result = verify_ledger(path, head=_read_head(head_file))
+    click.echo(_verify_json(path, result) if is_json else _verify_text(path, result))
+    if result.ok and save_head is not None and result.head is not None:
+        _write_head(save_head, result.head)
+    return {"ok": EXIT_HELD, "failed": EXIT_NOT_HELD}.get(result.verdict, EXIT_REFUSED)
+
+
+@click.command()
+@click.argument("kind")
+@click.option("--node", required=True, help="The host that it is about.")
+@click.option(
+    "--reason", required=True, help="What happened; names, home paths and tokens are masked."
+)
+@click.option(
+    "--class",
+    "class_name",
+    type=click.Choice([str(name) for name in FailureClass]),
+    help="How the failure shows itself, if it is one.",
+)
+@click.option("--run", "run_id", help="The run that it belongs to, if any.")
+@click.option(
+    "--ledger", type=click.Path(path_type=Path), help="The ledger; default as for verify."
+)
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+def record(
+    *,
+    kind: str,
+    node: str,
+    reason: str,
+    class_name: str | None,
+    run_id: str | None,
+    ledger: Path | None,
+    is_json: bool,
+) -> int:
+    """Append one event from a prolog, an epilog or a health check.
+
+    KIND is an event kind of the taxonomy (planned.begin, annotation, ...), or any short word of yours, such
+    as health-check: that is kept as a record of this name. Prints where the event lies and the tree head.
+    """
+    from lastgood.base.clock import SystemClock
+    from lastgood.ledger.event import new_event
+    from lastgood.ledger.masking import load_masker
+    from lastgood.ledger.place import check_place, default_ledger
+    from lastgood.ledger.store import open_store
+
+    _check_record(kind, node, reason)
+    is_known = kind in set(EventKind)
+    path = default_ledger() if ledger is None else check_place(ledger)
+    clock = SystemClock()
+    body = {"reason": load_masker(path).text(reason)} | ({} if is_known else {"record": kind})
+    event = new_event(
+        kind if is_known else EventKind.RECORD,
+        clock=clock,
+        run=run_id,
+        domain=[{"kind": "host", "id": node}],
+        body=body,
+        **({"class": class_name} if class_name else {}),
+    )
+    with open_store(path, clock=clock) as store:
+        (stored,) = store.append([event])
+        head = store.head()
+    if is_json:
+        told = {
+            "seq": stored.seq,
+            "id": stored.id,
+            "ledger": str(path),
+            "tree_head": head.to_note(),
+        }
+        click.echo(json.dumps(told | {"reason": body["reason"]}))
+    else:
+        click.echo(f"seq {stored.seq} of {path}\n{head.to_note()}", nl=False)
+    return EXIT_HELD
+
+
+def _check_record(kind: str, node: str, reason: str) -> None:
+    if not _KIND.fullmatch(kind):
+        raise BadInput(
+            "not a kind",
+            where="KIND",
+            found=repr(kind),
+            needs="a short word of lower-case letters, digits, dots and dashes",
+            next="write health-check",
+        )
+    for name, value in (("--node", node), ("--reason", reason)):
+        if not value.strip():
+            raise BadInput("nothing given", where=name, found=repr(value), needs="some text")
+
+
+def _read_head(file: Path | None) -> TreeHead | None:
+    from lastgood.ledger.tree_head import parse_note
+
+    if file is None:
+        return None
+    if str(file) == "-":
+        return parse_note(sys.stdin.read(), where="stdin")
+    try:
+        return parse_note(file.read_text(encoding="utf-8"), where=str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput("the tree head cannot be read", where=str(file), found=str(error)) from error
+
+
+def _write_head(file: Path, head: TreeHead) -> None:
+    try:
+        file.write_text(head.to_note(), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(
+            "the tree head cannot be written", where=str(file), found=error.strerror
+        ) from error
+    click.echo(f"tree head written to {file}", err=True)
+
+
+def _verify_json(path: Path, result: VerifyResult) -> str:
+    head = result.head
+    return json.dumps(
+        {
+            "ledger": str(path),
+            "verdict": str(result.verdict),
+            "size": result.size,
+            "root": result.root.hex() if result.root else None,
+            "origin": result.origin,
+            "tree_head": head.to_note() if head else None,
+            "heads_compared": result.head_count,
+            "first_bad_seq": result.first_bad_seq,
+            "reason": result.reason,
+            "next": result.next,
+        }
+    )
+
+
+def _verify_text(path: Path, result: VerifyResult) -> str:
+    said = {"ok": "held", "failed": "DID NOT HOLD"}.get(result.verdict, "COULD NOT TELL")
+    lines = [f"{said}: {result.reason}", f"ledger        {path}"]
+    if result.size is not None:
+        lines.append(f"events        {result.size}")
+    if result.first_bad_seq is not None:
+        lines.append(f"first bad seq {result.first_bad_seq}")
+    if result.next:
+        lines.append(f"next          {result.next}")
+    if result.head is not None:
+        lines += [
+            f"root          {result.head.root_hex}",
+            "tree head (keep these three lines on another machine, later: verify --head FILE)",
+            *result.head.to_note().splitlines(),
+        ]
+    return "\n".join(lines)

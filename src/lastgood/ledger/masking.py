@@ -1,0 +1,189 @@
+"""Free text without the people in it: user names, home paths and secrets become keyed pseudonyms.
+
+A ledger is meant to be handed on, and a line from a log is full of names. The same name always gets the same
+pseudonym under one key, so counts hold ("three of five failures in jobs of one user"); without the key nobody can
+try out names. The key lies beside the ledger, is never part of it, and deleting it cuts the last tie.
+
+Masking knows shapes, not meaning: a name in the middle of prose passes unless it is on the list of names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lastgood.base.errors import LedgerError
+from lastgood.ledger.event import Event
+
+KEY_BYTES = 32
+MASKED_KINDS = frozenset(("record", "observation"))
+"""Kinds whose body is other people's text."""
+
+_DONE = r"(?:user|path|token)-[0-9a-f]{10}"
+"""What a pseudonym looks like: it is left alone, so masking twice is masking once."""
+_END = r"(?=$|[\s'\"`<>|;,:)\]}])"
+_PEM = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+)
+_TOKENS = re.compile(
+    r"\b(?:"
+    r"(?:hf|gh[pousr]|npm|pypi|glpat|dop_v1|shpat)[_-][A-Za-z0-9_\-]{16,}"
+    r"|github_pat_[A-Za-z0-9_]{20,}"
+    r"|sk-[A-Za-z0-9_\-]{16,}"
+    r"|xox[abposr]-[A-Za-z0-9\-]{10,}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{16}"
+    r"|AIza[A-Za-z0-9_\-]{30,}"
+    r"|eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}(?:\.[A-Za-z0-9_\-]*)?"
+    r")"
+)
+_NAMED_SECRET = re.compile(
+    r"""((?:[A-Za-z0-9_\-]*(?:token|secret|passw(?:or)?d|passphrase|api[_\-]?key|access[_\-]?key|credential)s?
+    [A-Za-z0-9_\-]*)["']?\s*[=:]\s*["']?)([^\s"'&,;]+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_BEARER = re.compile(r"\b((?:Bearer|Basic)\s+)([A-Za-z0-9._~+/=\-]{8,})")
+_URL_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.\-]*://)([^\s/@:]+)(?::([^\s/@]*))?(?=@)", re.IGNORECASE)
+_HOME = re.compile(
+    r"((?:/var|/export|/mnt|/nfs|/data|/gpfs|/lustre|/scratch)?/(?:home|Users|users)/|[A-Za-z]:\\Users\\)"
+    r"([^\s/\\'\"`<>|;,:)\]}]+)([/\\][^\s'\"`<>|;,)\]}]*)?"
+)
+_MAIL = re.compile(r"\b([A-Za-z0-9._%+\-]+)(?=@[A-Za-z0-9][A-Za-z0-9.\-]*)")
+_NAMED_USER = re.compile(
+    r"(\b(?:user(?:name)?|login|logname|uid|owner|account|for user|by user)\s*[=:]\s*[\"']?|\bfor user |\bby user )"
+    rf"([A-Za-z_][A-Za-z0-9._\-]*|\d+\([^)]+\)){_END}",
+    re.IGNORECASE,
+)
+_NOBODY = frozenset(
+    ("root", "nobody", "none", "null", "true", "false", "unknown", "slurm", "kernel", "systemd")
+)
+
+
+class Masker:
+    """Replaces names, home paths and secrets under one key."""
+
+    def __init__(self, key: bytes, *, names: Iterable[str] = ()) -> None:
+        """`names` are masked wherever they stand as a word of their own, whatever their shape."""
+        if len(key) < KEY_BYTES:
+            raise LedgerError(
+                "the masking key is too short", found=f"{len(key)} bytes", needs=f"{KEY_BYTES}"
+            )
+        self._key = key
+        known = sorted({n for n in names if len(n) > 1 and n not in _NOBODY}, key=len, reverse=True)
+        self._names = (
+            re.compile(rf"(?<![\w\-])(?:{'|'.join(map(re.escape, known))})(?![\w\-])")
+            if known
+            else None
+        )
+
+    def pseudonym(self, kind: str, value: str) -> str:
+        """`user-3f2a91c07b` for a name: the same under one key, unrelated under another."""
+        if re.fullmatch(_DONE, value):
+            return value
+        digest = hmac.new(self._key, f"{kind}\n{value}".encode("utf-8", "surrogatepass"), sha256)
+        return f"{kind}-{digest.hexdigest()[:10]}"
+
+    def text(self, text: str) -> str:
+        """The text with everything that can be recognised replaced. Masking twice changes nothing more."""
+        text = _PEM.sub(lambda m: self.pseudonym("token", m[0]), text)
+        text = _BEARER.sub(lambda m: m[1] + self.pseudonym("token", m[2]), text)
+        text = _NAMED_SECRET.sub(lambda m: m[1] + self.pseudonym("token", m[2]), text)
+        text = _TOKENS.sub(lambda m: self.pseudonym("token", m[0]), text)
+        text = _URL_LOGIN.sub(self._url_login, text)
+        text = _HOME.sub(self._home, text)
+        text = _MAIL.sub(self._user(1), text)
+        text = _NAMED_USER.sub(lambda m: m[1] + self._name(m[2]), text)
+        if self._names is not None:
+            text = self._names.sub(lambda m: self.pseudonym("user", m[0]), text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """JSON-like data with all its texts masked; a text under a key such as `password` goes as a whole."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {key: self._under(key, item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(item) for item in value]
+        return value
+
+    def event(self, event: Event) -> Event:
+        """The event with its free text masked, when its kind carries other people's text."""
+        if event.kind not in MASKED_KINDS:
+            return event
+        source = event.source
+        if source is not None and source.locator is not None:
+            source = msgspec.structs.replace(source, locator=self.text(source.locator))
+        return msgspec.structs.replace(event, body=self.value(event.body), source=source)
+
+    def _under(self, key: str, item: Any) -> Any:
+        if isinstance(item, str) and item and _NAMED_SECRET.fullmatch(f"{key}=x"):
+            return self.pseudonym("token", item)
+        if isinstance(item, str) and _NAMED_USER.fullmatch(f"{key}={item}"):
+            return self._name(item)
+        return self.value(item)
+
+    def _name(self, name: str) -> str:
+        return name if name.lower() in _NOBODY else self.pseudonym("user", name)
+
+    def _user(self, group: int) -> Callable[[re.Match[str]], str]:
+        return lambda match: self._name(match[group])
+
+    def _url_login(self, match: re.Match[str]) -> str:
+        password = "" if match[3] is None else ":" + self.pseudonym("token", match[3])
+        return match[1] + self._name(match[2]) + password
+
+    def _home(self, match: re.Match[str]) -> str:
+        rest = match[3]
+        if not rest or rest in {"/", "\\"}:
+            return match[1] + self._name(match[2]) + (rest or "")
+        return f"{match[1]}{self._name(match[2])}{rest[0]}{self.pseudonym('path', rest[1:])}"
+
+
+def load_masker(ledger: Path, *, environment: Mapping[str, str] | None = None) -> Masker:
+    """The masker of a ledger; its key (`LEDGER.mask-key`, mode 0600) is made at the first use.
+
+    The names of whoever runs this process are on the list.
+    """
+    environment = os.environ if environment is None else environment
+    path = ledger.with_name(ledger.name + ".mask-key")
+    names = [environment.get(variable, "") for variable in ("USER", "LOGNAME", "SUDO_USER")]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            _make_key(path)
+        key = path.read_bytes()
+    except OSError as error:
+        raise LedgerError(
+            "the masking key cannot be read or made", where=str(path), found=error.strerror
+        ) from error
+    if len(key) < KEY_BYTES:
+        raise LedgerError(
+            "the masking key is damaged",
+            where=str(path),
+            found=f"{len(key)} bytes",
+            needs=f"{KEY_BYTES}; a new key gives new pseudonyms from then on",
+            next=f"run: rm {path}",
+        )
+    return Masker(key, names=names)
+
+
+def _make_key(path: Path) -> None:
+    """Writes a whole key under another name and links it, so that no other process ever reads half of one."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(descriptor, secrets.token_bytes(KEY_BYTES))
+    finally:
+        os.close(descriptor)
+    with contextlib.suppress(FileExistsError):  # another process was faster: its key counts
+        os.link(draft, path)
+    draft.unlink()
