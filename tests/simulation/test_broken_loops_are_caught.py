@@ -82,7 +82,9 @@ def use_a_generation_twice(patch: pytest.MonkeyPatch) -> None:
 
 def restore_what_is_known_to_be_wrong(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        attempt, "choose", lambda book, states, **rules: choose(book, states, **{**rules, "below_step": None})
+        attempt,
+        "choose",
+        lambda book, states, **rules: choose(book, states, **{**rules, "below_step": None}),
     )
     patch.setattr(attempt, "_mark_tainted", lambda turn: None)
 
@@ -118,7 +120,9 @@ def assign_a_process_that_the_kernel_holds(patch: pytest.MonkeyPatch) -> None:
     moved = Crew.moved
 
     def hopeful(crew, workers, standing):
-        return moved(crew, workers, Standing.PARKED if standing is Standing.UNKILLABLE else standing)
+        return moved(
+            crew, workers, Standing.PARKED if standing is Standing.UNKILLABLE else standing
+        )
 
     patch.setattr(Crew, "moved", hopeful)
 

@@ -54,5 +54,7 @@ def test_a_seed_can_be_run_again_by_hand(capsys):
 
 def test_a_broken_rule_prints_the_command_that_runs_it_again():
     world = World(77)
-    with pytest.raises(InvariantBrokenError, match=r"python -m lastgood\.recovery\.simulated --seed 77"):
+    with pytest.raises(
+        InvariantBrokenError, match=r"python -m lastgood\.recovery\.simulated --seed 77"
+    ):
         world.invariants.check(False, "nothing may be wrong")

@@ -141,6 +141,7 @@ def _hang(
         if not stopped or len(stopped) == len(live) > 1:
             return _nobody_named(overdue, now_us=now_us)
         culprits = stopped
+    culprits = _standing_out(culprits)
     starved = [r for r in culprits if _is_starved(r, previous=previous, now_us=now_us)]
     if starved and len(starved) == len(culprits):
         patience = [
@@ -157,6 +158,15 @@ def _hang(
         onset_us=min(r.progress_us for r in culprits),
         evidence=tuple(_hang_words(r, live, previous=previous, now_us=now_us) for r in culprits),
     )
+
+
+def _standing_out(culprits: Sequence[RankReading]) -> list[RankReading]:
+    """Of several ranks that are behind, those that the kernel says are stopped, if there are any.
+
+    The others may sit in a collective that nobody counts (a user's own), where they wait for the stopped one.
+    """
+    stopped = [r for r in culprits if r.process is ProcessState.STOPPED]
+    return stopped or list(culprits)
 
 
 def _behind(live: Sequence[RankReading], overdue: Sequence[RankReading]) -> list[RankReading]:
