@@ -47,6 +47,12 @@ class Revoked(_Message):
     generation: int
 
 
+class Proceed(_Message):
+    """Every rank found its bytes right: form the group and run the passes of the plan."""
+
+    generation: int
+
+
 class Resumed(_Message):
     """The replay was accepted; go on after `step`."""
 
@@ -154,7 +160,7 @@ class SectionChanged(_Message):
     wall_us: int
 
 
-ToWorker = Assignment | Revoked | Resumed | StopAfter | FinishAcknowledged | DumpStack
+ToWorker = Assignment | Revoked | Proceed | Resumed | StopAfter | FinishAcknowledged | DumpStack
 ToSupervisor = (
     Hello | Ready | Parked | StepRaised | StateRestored | StepReplayed | NoiseMeasured | Finished | SectionChanged
 )

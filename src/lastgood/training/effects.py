@@ -35,6 +35,7 @@ class Effects:
         self._killed_us: dict[str, int] = {}
         self._last_state: dict[str, object] = {}
         self._last_steps: list[int] = []
+        self._proceeded = 0
         self._progress = os.open(supervisor.run_dir.progress, os.O_RDWR | os.O_CREAT, 0o600)
         self.is_generation_up = True
         """False between a revocation and the next assignment: nobody serves, nobody can hang."""
@@ -111,7 +112,18 @@ class Effects:
                     generation=action.generation, rank=rank, world=len(workers), plan=plan, tolerance=supervisor.tolerance
                 )
             )
+            if supervisor.last_step is not None:
+                worker.channel.send(control.StopAfter(step=supervisor.last_step))
         self.is_generation_up = True
+
+    def let_proceed(self, generation: int) -> None:
+        """Every rank found its bytes right: they may form the group. Said once a generation."""
+        if generation == self._proceeded:
+            return
+        self._proceeded = generation
+        supervisor = self._supervisor
+        for name in supervisor.serving:
+            supervisor.workers[name].channel.send(control.Proceed(generation=generation))
 
     def _resume(self, action: messages.Resume) -> None:
         supervisor = self._supervisor

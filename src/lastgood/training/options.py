@@ -33,5 +33,7 @@ class RunOptions:
     """From the notice to the end; what is not snapshotted by then is left to the last checkpoint."""
     root: Path | None = None
     """Folder of the live files; by default in shared memory."""
+    mode: str = "run"
+    """`run`, or `demo` and `drill`, whose incidents were caused on purpose."""
     tape: Path | None = None
     """Event tape whose in-rank faults the ranks carry out themselves (tests and drills only)."""

@@ -50,6 +50,7 @@ def run_training(
                 "spares": options.spares,
                 "contract_digest": contract_digest(contract),
                 "contract_assumed": options.contract is None,
+                "mode": options.mode,
                 "host": os.uname().nodename,
                 "hang_floor_us": options.limits.step_floor_us,
             },

@@ -41,6 +41,7 @@ class Startup:
         supervisor = self._supervisor
         self._generation += 1
         self._restored, self._replayed, self._parked, self._is_leaving = {}, {}, 0, False
+        self._has_proceeded = False
         self._checkpoint = self._untried.pop(0) if self._untried else None
         plan = None
         if self._checkpoint is not None:
@@ -94,6 +95,10 @@ class Startup:
             if self._parked == world:
                 self._assign()
             return False
+        if len(self._restored) == world and not self._has_proceeded and all(r.is_intact for r in self._restored.values()):
+            self._has_proceeded = True
+            for name in supervisor.serving:
+                supervisor.workers[name].channel.send(control.Proceed(generation=self._generation))
         broken = next((r for r in self._restored.values() if not r.is_intact), None)
         different = next((r for r in self._replayed.values() if r.outcome == ReplayOutcome.DIFFERENT), None)
         if broken is not None or different is not None:

@@ -74,7 +74,8 @@ class Supervisor:
         self._is_finishing = False
         self._stop_reason: str | None = None
         self._stop_deadline_us = 0
-        self._is_stop_sent = False
+        self.last_step: int | None = None
+        """No step follows this one, once that is decided."""
         self._next_liveness_us = 0
         self._reaped: set[str] = set()
 
@@ -151,6 +152,8 @@ class Supervisor:
         self.state, actions = loop.step(self.state, observation, self.now_us())
         for action in actions:
             self._effects.carry_out(action)
+        if self.state.phase is LoopPhase.VERIFYING:
+            self._effects.let_proceed(self.state.generation)
 
     def begin_loop(self, *, generation: int, step: int) -> None:
         """The first generation runs: from here on the loop decides."""
@@ -348,16 +351,19 @@ class Supervisor:
         assert self.state is not None
         self.tell_loop(messages.StopRequested(self._stop_reason or ""))
         is_late = self.now_us() >= self._stop_deadline_us
-        if not self._is_stop_sent and self.state.phase is LoopPhase.RUNNING:
-            self._is_stop_sent = True
+        if self.last_step is None and self.state.phase is LoopPhase.RUNNING:
             self.recorder.record("planned.begin", body={"reason": self._stop_reason})
-            last = max(self.workers[name].slot.view().step for name in self.serving) + 1
-            for name in self.serving:
-                self.workers[name].channel.send(control.StopAfter(step=last))
-        if self._is_stop_sent and len(self.finished) == self.options.ranks and self._checkpointing.write_last():
+            self.finish_after(1)
+        if self.last_step is not None and len(self.finished) == self.options.ranks and self._checkpointing.write_last():
             self.exit_code = EXIT_REQUEUE
         elif is_late:
             self.exit_code = EXIT_REQUEUE
+
+    def finish_after(self, more_steps: int) -> None:
+        """End the training loop on every rank so many steps behind the furthest one."""
+        self.last_step = max(self.workers[name].slot.view().step for name in self.serving) + more_steps
+        for name in self.serving:
+            self.workers[name].channel.send(control.StopAfter(step=self.last_step))
 
     def publish_state(self) -> None:
         """Show outside readers who serves what; see `rundir`."""

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from lastgood.training.control import Assignment
+    from lastgood.training.control import Assignment, Plan
+    from lastgood.training.rank.injection import StepInjection
     from lastgood.training.rank.link import Link
     from lastgood.training.rank.replica import Replica
     from lastgood.training.rank.state import Trainable
@@ -44,12 +45,13 @@ _GATE_DEPTH = 2
 class Generation:
     """The rank's current generation and everything in it that recovery replaces."""
 
-    def __init__(self, link: Link, trainable: Trainable, replica: Replica, make_loader: Callable[[int, int], Iterable[Any]]) -> None:
+    def __init__(self, link: Link, trainable: Trainable, replica: Replica, make_loader: Callable[[int, int], Iterable[Any]], injection: StepInjection) -> None:
         self._link = link
         self._trainable = trainable
         self._make_loader = make_loader
         self._clock = SystemClock()
         self.replica = replica
+        self.injection = injection
         self.number = 0
         self.rank = -1
         self.world = 0
@@ -81,8 +83,16 @@ class Generation:
             self._leave()
             assignment = self._link.wait_assignment()
             try:
-                self._join(assignment)
-                self._restore(assignment)
+                self._take(assignment)
+                if assignment.plan is not None:
+                    # All bytes are checked before anybody joins: a rank that finds its own wrong must not leave
+                    # the others in a group that never forms.
+                    self._read(assignment.plan)
+                    self._tell_restored(intact=True)
+                    if not self._link.wait_proceed(self.number):
+                        continue
+                self._join()
+                self._begin(assignment.plan)
             except SnapshotMismatch as mismatch:
                 self._tell_restored(intact=False, bad_step=mismatch.step, detail=mismatch.detail)
                 self._link.wait_revoked(self.number)
@@ -110,32 +120,21 @@ class Generation:
         if self.number:
             self._link.channel.send(control.Parked(generation=self.number))
 
-    def _join(self, assignment: Assignment) -> None:
+    def _take(self, assignment: Assignment) -> None:
+        """Become the rank of the assignment."""
         self.number, self.world = assignment.generation, assignment.world
         self._tolerance = None if assignment.tolerance is None else float.fromhex(assignment.tolerance)
         if self.rank != assignment.rank:
             self.rank = assignment.rank
             self._writer = SnapshotWriter(self._link.run, self.rank)
             self._feed = None
+            self.injection.serve_rank(self.rank)
         environment.release(rank=self.rank, world=self.world, generation=self.number)
         self._link.slot.begin_generation(self.number, self.rank)
-        self._link.slot.enter(Phase.JOINING)
-        if self.world > 1:
-            self._link.group.join(
-                generation=self.number, rank=self.rank, world=self.world, store=self._link.run.store(self.number)
-            )
-        else:
-            self._link.group.generation = self.number
 
-    def _restore(self, assignment: Assignment) -> None:
+    def _read(self, plan: Plan) -> None:
+        """Re-read the states of the plan and hash every byte; nothing is loaded yet."""
         self._link.slot.enter(Phase.RESTORING)
-        if self._feed is None:
-            self._feed = Feed(self._make_loader, rank=self.rank, world=self.world)
-        if assignment.plan is None:
-            self._start_fresh()
-            return
-        plan = assignment.plan
-        self.is_fresh = False
         self._mode = VerifyMode(plan.mode)
         if plan.tier == Tier.CHECKPOINT:
             self._loaded = load_checkpoint(plan.locator, rank=self.rank, step=plan.restore_step)
@@ -144,14 +143,35 @@ class Generation:
         self._expected = self._loaded
         if self._mode is VerifyMode.PREDECESSOR:
             self._expected = load_snapshot(self._link.run, self.rank, plan.target_step)
-        if self._expected.digests.replica != plan.digest:
-            raise SnapshotMismatch(plan.target_step, f"hashes to {self._expected.digests.replica}, the ranks agreed on {plan.digest}")
+        found = self._expected.digests.replica
+        if found != plan.digest:
+            raise SnapshotMismatch(plan.target_step, f"hashes to {found}, the ranks agreed on {plan.digest}")
+
+    def _join(self) -> None:
+        self._link.slot.enter(Phase.JOINING)
+        if self.world > 1:
+            self._link.group.join(
+                generation=self.number, rank=self.rank, world=self.world, store=self._link.run.store(self.number)
+            )
+        else:
+            self._link.group.generation = self.number
+
+    def _begin(self, plan: Plan | None) -> None:
+        """Load the state and plan the passes that verify it; or start from the script's own state."""
+        self._link.slot.enter(Phase.RESTORING)
+        if self._feed is None:
+            self._feed = Feed(self._make_loader, rank=self.rank, world=self.world)
+        if plan is None:
+            self._start_fresh()
+            return
+        assert self._loaded is not None and self._mode is not None, "read before it is begun"
+        self.is_fresh = False
         self.state_step = plan.restore_step
+        self._link.slot.set_published(plan.restore_step)
         self._load(self._loaded)
         self.passes = list(
             passes_after_restore(self._mode, restore_step=plan.restore_step, is_wrapped=self.world > 1)
         )
-        self._tell_restored(intact=True)
 
     def _start_fresh(self) -> None:
         self.is_fresh = True
@@ -259,11 +279,11 @@ class Generation:
             return False
         if self._mode is VerifyMode.PREDECESSOR:
             self.state_step = report.step
+            self._link.slot.set_published(report.step)
             if outcome is not ReplayOutcome.EQUAL:
                 self._load(self._expected)
             is_kept = True
         else:
-            self._link.slot.set_published(self.state_step)
             is_kept = self.accept(report)
         self._loaded = self._expected = self._trial = None
         self._trial_tensors = {}

@@ -55,6 +55,8 @@ class Group:
         self._lock = threading.Lock()
         """The control thread cuts while the main thread joins or creates a subgroup."""
         self._is_cut = False
+        self._before_join: dict[int, int] | None = None
+        """Sockets that were open before the group that is being formed; None while none is."""
 
     @property
     def is_joined(self) -> bool:
@@ -66,7 +68,7 @@ class Group:
         with self._lock:
             self.generation, self._is_cut = generation, False
             self._sockets.clear()
-        before = _socket_inodes()
+            before = self._before_join = _socket_inodes()
         meeting = dist.FileStore(str(store), world)
         meeting.set_timeout(JOIN_LIMIT)
         dist.init_process_group(
@@ -90,6 +92,7 @@ class Group:
         with self._lock:
             now = _socket_inodes()
             self._sockets |= {fd: inode for fd, inode in now.items() if before.get(fd) != inode}
+            self._before_join = None
             if self._is_cut:
                 self._cut_noted()
 
@@ -99,6 +102,10 @@ class Group:
             if generation != self.generation:
                 return 0
             self._is_cut = True
+            if self._before_join is not None:
+                # In the middle of forming the group: whatever is connected so far is cut, the rest when it is noted.
+                before = self._before_join
+                self._sockets |= {fd: inode for fd, inode in _socket_inodes().items() if before.get(fd) != inode}
             return self._cut_noted()
 
     def _cut_noted(self) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from torch.nn.parallel import DistributedDataParallel
 
+    from lastgood.training.rank.injection import StepInjection
     from lastgood.training.slot import StatusSlot
 
 Hook = "Callable[[object, dist.GradBucket], torch.futures.Future[torch.Tensor]]"
@@ -27,9 +28,10 @@ Hook = "Callable[[object, dist.GradBucket], torch.futures.Future[torch.Tensor]]"
 class CountingHook:
     """Counts bucket launches and completions of one generation and keeps what the gradient showed this step."""
 
-    def __init__(self, slot: StatusSlot, inner: Callable | None = None, inner_state: object = None) -> None:
+    def __init__(self, slot: StatusSlot, injection: StepInjection, inner: Callable | None = None, inner_state: object = None) -> None:
         """`inner` is the user's own hook and its state, or None for the default all-reduce."""
         self._slot = slot
+        self._injection = injection
         self._inner = inner
         self._inner_state = inner_state
         self.is_local_nonfinite = False
@@ -62,6 +64,7 @@ class CountingHook:
     def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Reduce one bucket. The infinity norm carries NaN along and cannot overflow, unlike a sum."""
         buffer = bucket.buffer()
+        self._injection.spoil_if_due(buffer)
         if not torch.isfinite(torch.linalg.vector_norm(buffer, float("inf"))):
             self.is_local_nonfinite = True
         self._slot.count_launch(is_last=bucket.is_last())

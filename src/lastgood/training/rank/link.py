@@ -40,6 +40,7 @@ class Link:
         """Guards what the control thread sets and the main thread waits for."""
         self._assignments: deque[Assignment] = deque()
         self._revoked_generation = 0
+        self._proceed_generation = 0
         self._resumed: dict[int, int] = {}
         self._is_finish_acknowledged = False
         self.stop_after: int | None = None
@@ -67,6 +68,8 @@ class Link:
                     self._assignments.append(message)
                 case control.Revoked():
                     self._revoked_generation = max(self._revoked_generation, message.generation)
+                case control.Proceed():
+                    self._proceed_generation = max(self._proceed_generation, message.generation)
                 case control.Resumed():
                     self._resumed[message.generation] = message.step
                 case control.StopAfter():
@@ -96,6 +99,15 @@ class Link:
         with self._changed:
             while not self.is_revoked(generation):
                 self._changed.wait(_POLL_S)
+
+    def wait_proceed(self, generation: int) -> bool:
+        """Wait until every rank has found its bytes right; False when the generation was revoked instead."""
+        with self._changed:
+            while not self.is_revoked(generation):
+                if self._proceed_generation >= generation:
+                    return True
+                self._changed.wait(_POLL_S)
+        return False
 
     def wait_resumed(self, generation: int) -> bool:
         """Wait for the verdict on a replay; False when the generation was revoked instead."""

@@ -8,12 +8,14 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from lastgood.signals.reading import Phase
 from lastgood.training.rank.hook import CountingHook
 from lastgood.training.rank.state import digest_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lastgood.training.rank.injection import StepInjection
     from lastgood.training.slot import StatusSlot
 
 
@@ -24,10 +26,11 @@ class Replica:
     `run.model.module` and `run.model.no_sync()` work as with DDP, and it may be kept in a variable.
     """
 
-    def __init__(self, module: torch.nn.Module, slot: StatusSlot, *, ddp: dict[str, Any], hook: Callable | None, hook_state: object) -> None:
+    def __init__(self, module: torch.nn.Module, slot: StatusSlot, *, ddp: dict[str, Any], hook: Callable | None, hook_state: object, injection: StepInjection) -> None:
         self._module = module
         self._slot = slot
         self._options = dict(ddp)
+        self._injection = injection
         self._user_hook = hook
         self._user_hook_state = hook_state
         self._wrapper: torch.nn.Module = module
@@ -41,8 +44,23 @@ class Replica:
         """
         self.unwrap()
         self._wrapper = DistributedDataParallel(self._module, init_sync=not is_synced, **self._options)
-        self.hook = CountingHook(self._slot, self._user_hook, self._user_hook_state)
+        self.hook = CountingHook(self._slot, self._injection, self._user_hook, self._user_hook_state)
         self.hook.attach(self._wrapper)
+        self._count_buffer_broadcast(self._wrapper)
+
+    def _count_buffer_broadcast(self, wrapper: DistributedDataParallel) -> None:
+        """Count the broadcast of buffers before a forward pass: a rank that waits in it is not the one at fault."""
+        broadcast = getattr(wrapper, "_sync_buffers", None)
+        if broadcast is None:
+            return
+
+        def counted() -> None:
+            self._slot.count_launch(is_last=True)
+            broadcast()
+            self._slot.count_completion()
+            self._slot.enter(Phase.COMPUTE)
+
+        wrapper._sync_buffers = counted  # noqa: SLF001 - torch offers no hook for it
 
     def unwrap(self) -> None:
         """Drop the wrapper and its autograd hooks, which would call into a dead group."""
@@ -52,6 +70,7 @@ class Replica:
         self.hook = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._injection.raise_if_due()
         return self._wrapper(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

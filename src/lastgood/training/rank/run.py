@@ -20,6 +20,7 @@ from lastgood.training import control
 from lastgood.training.rank.feed import EndOfEpoch
 from lastgood.training.rank.generation import Generation
 from lastgood.training.rank.group import is_group_error
+from lastgood.training.rank.injection import StepInjection
 from lastgood.training.rank.passes import Pass, PassKind, passes_of_probe
 from lastgood.training.rank.replica import Replica
 from lastgood.training.rank.state import Trainable
@@ -76,8 +77,11 @@ def start(
             next="type: lastgood run --nproc-per-node 4 --spares 1 SCRIPT",
         )
     trainable = Trainable(model, optimizer, scheduler, scaler, extra or {})
-    replica = Replica(model, link.slot, ddp=ddp or {}, hook=hook, hook_state=hook_state)
-    run = Run(link, Generation(link, trainable, replica, loader))
+    injection = StepInjection(link.run)
+    replica = Replica(
+        model, link.slot, ddp=ddp or {}, hook=hook, hook_state=hook_state, injection=injection
+    )
+    run = Run(link, Generation(link, trainable, replica, loader, injection))
     link.channel.send(control.Ready(state_bytes=sum(p.numel() * p.element_size() for p in model.parameters())))
     run._generation.enter_next()  # noqa: SLF001 - start is part of the run
     link.on_script_end = run.close
@@ -257,6 +261,7 @@ class Run:
 
     def _begin(self, this: Pass) -> None:
         self._began_us = self._clock.monotonic_us()
+        self._generation.injection.begin_step(this.step)
         self._link.slot.enter(Phase.COMPUTE, step=this.step)
         if self.model.hook is not None:
             self.model.hook.begin_step()

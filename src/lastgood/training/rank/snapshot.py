@@ -68,6 +68,7 @@ class _File:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._map: mmap.mmap | None = None
         self._views: list[tuple[tuple[Entry, ...], list[torch.Tensor]]] = []
+        self._layout: Layout | None = None
 
     def map_at_least(self, size: int) -> mmap.mmap:
         size = -(-size // _PAGE_BYTES) * _PAGE_BYTES
@@ -77,6 +78,14 @@ class _File:
             os.posix_fallocate(self._descriptor, 0, size)
             self._map = mmap.mmap(self._descriptor, size)
         return self._map
+
+    def clear_gaps(self, layout: Layout) -> None:
+        """Zero everything when the layout changed, so that no bytes of an older one lie between two tensors."""
+        if layout is self._layout:
+            return
+        self._layout = layout
+        assert self._map is not None, "gaps are cleared after mapping"
+        self._map[HEADER_BYTES : HEADER_BYTES + layout.data_bytes] = bytes(layout.data_bytes)
 
     def views(self, entries: tuple[Entry, ...]) -> list[torch.Tensor]:
         """Tensors over the mapping, one per entry; cached, since they are needed every step."""
@@ -110,6 +119,7 @@ class SnapshotWriter:
         file = self._files.setdefault(path, _File(path))
         mapped = file.map_at_least(HEADER_BYTES + layout.data_bytes + len(blob))
         mapped[:HEADER_BYTES] = b" " * HEADER_BYTES
+        file.clear_gaps(layout)
         with torch.no_grad():
             for entries, tensors in ((layout.replicated, replicated), (layout.private, private)):
                 if entries:
@@ -121,7 +131,7 @@ class SnapshotWriter:
             "step": step,
             "generation": generation,
             "published_us": SystemClock().monotonic_us(),
-            "bytes": blob_offset + len(blob),
+            "bytes": layout.data_bytes + len(blob),
             "data_offset": HEADER_BYTES,
             "blob_offset": blob_offset,
             "blob_bytes": len(blob),
@@ -141,13 +151,16 @@ def load_snapshot(run: RunDir, rank: int, step: int) -> LoadedState:
         raise SnapshotMismatch(step, "its header is empty or holds another step")
     with path.open("rb") as stream:
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-    if len(mapped) < header["bytes"]:
-        raise SnapshotMismatch(step, f"{len(mapped)} bytes on disk, {header['bytes']} were written")
+    whole = header["data_offset"] + header["bytes"]
+    if len(mapped) < whole:
+        raise SnapshotMismatch(step, f"{len(mapped)} bytes in the file, {whole} were written")
     blob = mapped[header["blob_offset"] : header["blob_offset"] + header["blob_bytes"]]
     if xxhash.xxh3_128_hexdigest(blob) != header["blob_digest"]:
         raise SnapshotMismatch(step, "the bytes of its random streams and data position changed")
     content = unpack(blob)
     layout: Layout = content["layout"]
+    if _has_dirty_gaps(mapped, layout):
+        raise SnapshotMismatch(step, "bytes between two tensors changed")
     replicated = {e.name: _view(mapped, e) for e in layout.replicated}
     private = {e.name: _view(mapped, e) for e in layout.private}
     found = digest_state(replicated, private, content["streams"])
@@ -156,6 +169,16 @@ def load_snapshot(run: RunDir, rank: int, step: int) -> LoadedState:
     if found.private != header["private_digest"]:
         raise SnapshotMismatch(step, f"private state hashes to {found.private}, published {header['private_digest']}")
     return LoadedState(step, found, replicated | private, content["values"], content["streams"], content["position"])
+
+
+def _has_dirty_gaps(mapped: mmap.mmap, layout: Layout) -> bool:
+    """True when the padding that no digest covers is not zero any more: whoever wrote there may have written elsewhere."""
+    entries = (*layout.replicated, *layout.private)
+    ends = [*(entry.offset for entry in entries[1:]), layout.data_bytes]
+    return any(
+        mapped[HEADER_BYTES + entry.offset + entry.size_bytes : HEADER_BYTES + end].strip(b"\0")
+        for entry, end in zip(entries, ends, strict=True)
+    )
 
 
 def _view(mapped: mmap.mmap, entry: Entry) -> torch.Tensor:

@@ -1,0 +1,1 @@
+"""Training scripts that ship with lastgood; run as scripts, not imported."""

@@ -1,0 +1,58 @@
+"""Faults that only a rank can have, carried out by the rank itself. Does nothing without an event tape."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lastgood.base.clock import SystemClock
+from lastgood.faults.spec import FaultKind
+
+if TYPE_CHECKING:
+    import torch
+
+    from lastgood.faults.in_step import StepFaults
+    from lastgood.training.rundir import RunDir
+
+
+class InjectedFault(RuntimeError):
+    """Raised inside the user's step because the tape says so."""
+
+
+class StepInjection:
+    """The faults that this rank still has to have."""
+
+    def __init__(self, run: RunDir) -> None:
+        """Look whether the run has a tape."""
+        tape = os.environ.get("LASTGOOD_FAULT_TAPE")
+        self._tape = Path(tape) if tape else None
+        self._marks = run.faults
+        self._faults: StepFaults | None = None
+        self._due: FaultKind | None = None
+
+    def serve_rank(self, rank: int) -> None:
+        """Take over the faults of a rank; those that another worker already had stay done."""
+        if self._tape is None:
+            return
+        from lastgood.faults.in_step import StepFaults
+        from lastgood.faults.tape import read_tape
+
+        self._faults = StepFaults(read_tape(self._tape), rank=rank, mark_dir=self._marks, clock=SystemClock())
+
+    def begin_step(self, step: int) -> None:
+        """See whether this step has to fail."""
+        fault = self._faults.due(step) if self._faults is not None else None
+        self._due = fault.kind if fault is not None else None
+
+    def raise_if_due(self) -> None:
+        """Raise where the user's model is called."""
+        if self._due is FaultKind.EXCEPTION:
+            self._due = None
+            raise InjectedFault("injected: the step raises")
+
+    def spoil_if_due(self, gradient: torch.Tensor) -> None:
+        """Put NaN into this rank's own gradient, before it is reduced."""
+        if self._due is FaultKind.NAN_GRADIENT:
+            self._due = None
+            gradient[0] = float("nan")

@@ -1,0 +1,73 @@
+"""The undisturbed twin: the same script in plain torch, without lastgood, for a bitwise comparison."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from lastgood.base.clock import SystemClock
+from lastgood.base.errors import RecoveryError
+from lastgood.base.units import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+POLL_US = 50_000
+
+
+def run_plain(
+    script: Path,
+    arguments: Sequence[str],
+    *,
+    ranks: int,
+    limit_us: int,
+    on_turn: Callable[[], None] | None = None,
+) -> None:
+    """Run a script on all ranks with the environment that torchrun gives, and wait for it.
+
+    Raises:
+        RecoveryError: when a rank fails or the time is up.
+    """
+    clock = SystemClock()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    children = [_start(script, arguments, rank=rank, ranks=ranks, port=port) for rank in range(ranks)]
+    deadline_us = clock.monotonic_us() + limit_us
+    try:
+        while (codes := [child.poll() for child in children]) and None in codes:
+            if any(code for code in codes if code is not None) or clock.monotonic_us() > deadline_us:
+                break
+            if on_turn is not None:
+                on_turn()
+            clock.sleep_us(POLL_US)
+        if any(codes) or None in codes:
+            raise RecoveryError(
+                "the plain twin did not finish",
+                where=str(script),
+                found=f"exit codes {codes}",
+                needs=f"all ranks done within {format_duration(limit_us)}",
+            )
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+def _start(script: Path, arguments: Sequence[str], *, rank: int, ranks: int, port: int) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    # The bits depend on the number of threads, so both runs have the same.
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    return subprocess.Popen([sys.executable, str(script), *arguments], env=environment, stdin=subprocess.DEVNULL)
