@@ -84,7 +84,7 @@ def headline(
     states = {check.state for check in checks}
     state = "not_held" if "not_held" in states else "unknown" if "unknown" in states else "held"
     if good < count:
-        sentence = f"{good} of {count} {noun} {_were(good)} detected, contained, recovered and verified; {_rest(faults, drill)}."
+        sentence = f"{good} of {count} {noun} {'was' if 1 in (good, count) else 'were'} detected, contained, recovered and verified; {_rest(faults, drill)}."
         return Headline(state=state, sentence=sentence, checks=checks)
     close = sum(i.verification is not None and i.verification.result != "equal" for i in faults)
     how = "bit for bit" if not close else f"{close} of them within tolerance"
@@ -94,10 +94,6 @@ def headline(
         sentence=f"{subject} detected, contained, recovered and verified, {how}.",
         checks=checks,
     )
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 def _rest(faults: Sequence[Incident], drill: Drill) -> str:
@@ -361,7 +357,7 @@ def title_of(incident: Incident) -> str:
         words = (incident.symptom or "Unknown symptom").replace("_", " ") + (
             " at {who}" if incident.ranks else ""
         )
-    text = words.format(who=who)
+    text = words.replace("{who}", who)  # never format(): the symptom may come from anywhere
     return text[:1].upper() + text[1:]
 
 

@@ -30,6 +30,7 @@ from lastgood.evidence.report import Cell, Column, Note, Section, Table
 from lastgood.evidence.wording import SIGNS, STATES, short_detail
 from lastgood.ledger.ettr import RunTimes
 from lastgood.ledger.incident import Incident, is_accepted
+from lastgood.ledger.walltime import WallState
 
 _TIMES: Final[dict[str, Callable[[Incident], int | None]]] = {
     "detection_time": lambda i: i.detect_us,
@@ -187,7 +188,7 @@ def _judge_ettr(objective: EttrObjective, contract: FailureContract, times: RunT
     if seen.value >= objective.target:
         return Judged(seen, bound, "held")
     total_us = wall.counted_us if excludes_planned else wall.window_us
-    unknown_us = wall.totals_us["unknown"]
+    unknown_us = wall.totals_us[WallState.UNKNOWN]
     no_data = objective.no_data or contract.spec.no_data
     if (
         no_data == "exclude"

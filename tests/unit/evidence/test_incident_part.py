@@ -1,0 +1,127 @@
+"""Incidents in words and rows, from incidents made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from lastgood.base.figures import measured
+from lastgood.evidence.incident_part import (
+    Drill,
+    class_table,
+    headline,
+    incident_cards,
+    ranks_text,
+    title_of,
+)
+from lastgood.ledger.event import Verification
+from lastgood.ledger.incident import Incident
+
+EXPOSURE = measured("exposure", 1.5, "device-h", source="joins")
+TIMES = {
+    "onset_us": 0, "detected_us": 1, "diagnosed_us": 2, "isolated_us": 3, "restored_us": 4, "verified_us": 5, "closed_us": 6,
+}  # fmt: skip
+
+
+def incident(name: str = "i1", *, result: str = "equal", **fields) -> Incident:
+    """A fault that was recovered and verified, unless told otherwise."""
+    defaults = {"class_": "fail_stop", "symptom": "process_exit", "ranks": (2,), "outcome": "recovered",
+                "verification": Verification(test="replay step 9", result=result)}  # fmt: skip
+    return Incident(id=name, **{**TIMES, **defaults, **fields})
+
+
+def said(*incidents: Incident, drill: Drill | None = None):
+    return headline(incidents, drill=drill or Drill(), ending="the run ended")
+
+
+def test_blast_radius_of_a_class_is_the_largest_and_lost_steps_are_summed():
+    made = [
+        incident("a", blast_radius=2, lost_steps=1),
+        incident("b", blast_radius=8, lost_steps=3),
+        incident("c"),
+    ]
+    row = class_table(made, exposure=EXPOSURE, as_of_us=9, rule="links").rows[1]
+    assert (row[7].value, row[8].value, row[8].n) == (8, 4, 2)
+
+
+def test_what_no_incident_of_a_class_records_is_not_observed_and_not_zero():
+    row = class_table([incident()], exposure=EXPOSURE, as_of_us=9, rule="links").rows[1]
+    assert row[8].value is None
+
+
+def test_a_later_verification_that_failed_outweighs_an_earlier_one():
+    answer = said(incident(result="different"))
+    assert answer.sentence.startswith("0 of 1 fault was detected")
+    assert "1 closed without an accepted verification" in answer.sentence
+
+
+@pytest.mark.parametrize("missing", ["detected_us", "isolated_us", "restored_us", "verified_us"])
+def test_each_of_the_four_questions_can_break_the_answer(missing):
+    answer = said(incident(**{missing: None}))
+    assert answer.state == "not_held"
+    assert not answer.sentence.startswith("The one fault was")
+
+
+def test_an_escalated_incident_is_not_recovered():
+    answer = said(incident(outcome="escalated"))
+    assert {c.question: c.state for c in answer.checks}["Recovered"] == "not_held"
+    assert "1 escalated" in answer.sentence
+
+
+def test_one_fault_is_spoken_of_in_the_singular():
+    assert (
+        said(incident()).sentence
+        == "The one fault was detected, contained, recovered and verified, bit for bit."
+    )
+
+
+def test_planned_stops_are_no_faults():
+    assert said(incident(class_="planned")).sentence == "No fault was recorded; the run ended."
+
+
+@pytest.mark.parametrize(
+    ("is_injected", "stated", "covers"),
+    [
+        (False, None, False),
+        (False, True, True),
+        (True, None, True),
+        (True, False, False),
+        (True, True, True),
+    ],
+)
+def test_an_incident_is_injected_when_it_says_so_or_its_run_does_and_it_does_not_deny_it(
+    is_injected, stated, covers
+):
+    assert Drill(is_injected=is_injected).covers(incident(injected=stated)) is covers
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [((), "none named"), ((3,), "3"), ((0, 1, 2, 5), "0-2, 5"), ((7, 7, 6), "6-7")],
+)
+def test_runs_of_ranks_are_folded(ranks, text):
+    assert ranks_text(ranks) == text
+
+
+@pytest.mark.parametrize(
+    ("symptom", "ranks", "title"),
+    [
+        ("process_exit", (2,), "Rank 2 ended"),
+        ("hang", (1, 2), "Ranks 1-2 stopped moving"),
+        ("hang", (), "A rank stopped moving"),
+        ("link_error", (4,), "Link error at rank 4"),
+        ("link_error", (), "Link error"),
+        (None, (), "Unknown symptom"),
+    ],
+)
+def test_the_title_says_what_was_seen(symptom, ranks, title):
+    assert title_of(incident(symptom=symptom, ranks=ranks)) == title
+
+
+def test_a_symptom_with_braces_is_printed_as_it_is():
+    assert title_of(incident(symptom="odd {x} thing", ranks=())) == "Odd {x} thing"
+
+
+def test_an_open_incident_warns_that_its_times_are_lower_bounds():
+    card = incident_cards([incident(closed_us=None, outcome=None)], drill=Drill(), as_of_us=9)[0]
+    assert card.outcome == "still open"
+    assert [note.level for note in card.notes] == ["warning"]
