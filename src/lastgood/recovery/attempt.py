@@ -52,7 +52,10 @@ def isolate(turn: Turn, *, culprits: Iterable[int] = (), is_hard: bool = False) 
     turn.enter(LoopPhase.ISOLATING, timeout_us=_soft_deadline_us(turn, is_hard=is_hard))
     named = tuple(sorted({*case.culprits, *culprits}))
     turn.change_case(
-        culprits=named, path="hard" if is_hard else case.path, awaited_stacks=frozenset()
+        culprits=named,
+        path="hard" if is_hard else case.path,
+        is_widened=is_hard,
+        awaited_stacks=frozenset(),
     )
     turn.say(
         record(
@@ -88,10 +91,10 @@ def _isolation_late(turn: Turn) -> None:
     """Someone neither left nor ended: take everybody out; if even that fails, call the owner."""
     case = turn.open_case
     left = turn.crew.serving_with(Standing.ACTIVE, Standing.DOOMED)
-    if case.path == "hard" or turn.row.on_timeout is OnTimeout.ESCALATE:
+    if case.is_widened or turn.row.on_timeout is OnTimeout.ESCALATE:
         escalate(turn, f"{', '.join(left)} neither left the generation nor ended in time")
         return
-    turn.change_case(path="hard")
+    turn.change_case(path="hard", is_widened=True)
     _kill(turn, turn.crew.serving)
     turn.extend(turn.row.timeout_us)
     turn.note("isolation took too long: every rank is replaced", {"unparked": list(left)})

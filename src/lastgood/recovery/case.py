@@ -32,7 +32,9 @@ class Case:
     """Only states strictly older than this may be restored; None when nothing diverged."""
     host: str
     path: str = "soft"
-    """`soft`: survivors stay; `hard`: every rank is replaced."""
+    """`soft`: survivors stayed all along; `hard`: in some attempt every rank was replaced."""
+    is_widened: bool = False
+    """The present isolation already takes every rank out."""
     attempt_count: int = 0
     """Generations formed so far within the incident."""
     culprits: tuple[int, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lastgood.recovery.case import closing_record, record
+from lastgood.recovery.last_good import choose
 from lastgood.recovery.messages import Escalate
 from lastgood.recovery.policy import LoopPhase
 from lastgood.recovery.turn import Turn
@@ -13,6 +14,14 @@ def escalate(turn: Turn, reason: str) -> None:
     case = turn.open_case
     owner = turn.row.owner
     failed_in = turn.phase.value
+    choice = choose(
+        turn.state.trust,
+        case.catalogue or (),
+        published_step=turn.state.published_step,
+        below_step=case.below_step,
+        failed=case.failed,
+    )
+    last_good_step = None if choice is None else choice.candidate.step
     turn.enter(LoopPhase.ESCALATED)
     case = turn.open_case
     generation = turn.state.generation
@@ -29,6 +38,7 @@ def escalate(turn: Turn, reason: str) -> None:
                 "phase": failed_in,
                 "attempt_count": case.attempt_count,
                 "last_published_step": case.published_step,
+                "last_good_step": last_good_step,
             },
         ),
         closing_record(
@@ -38,6 +48,12 @@ def escalate(turn: Turn, reason: str) -> None:
             outcome="escalated",
             world=turn.state.world,
         ),
-        Escalate(reason=reason, incident=case.id, owner=owner),
+        Escalate(
+            reason=reason,
+            incident=case.id,
+            owner=owner,
+            culprits=case.culprits,
+            last_good_step=last_good_step,
+        ),
     )
     turn.change(case=None)

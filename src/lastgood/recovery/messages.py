@@ -270,6 +270,9 @@ class Escalate:
     reason: str
     incident: str
     owner: str
+    culprits: tuple[int, ...] = ()
+    last_good_step: int | None = None
+    """Newest state that could still be restored, as far as the catalogue was read; None when unknown."""
 
 
 Action = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lastgood.contract.taxonomy import DomainKind, EventKind
 from lastgood.recovery import messages as m
+from lastgood.recovery.crew import Standing
 from lastgood.recovery.policy import LoopPhase
 from lastgood.recovery.simulated.workers import Being
 from lastgood.signals.reading import Question
@@ -227,6 +228,8 @@ class Invariants:
             self.fail(f"{action.kind} has no time")
         if action.kind == "incident.open":
             self._on_open(fields)
+        elif action.kind == "escalate":
+            self._on_escalate(fields)
         elif action.kind == "incident.close":
             self._on_close(fields)
         elif action.kind in (
@@ -250,6 +253,14 @@ class Invariants:
         self.opened_us = self.world.kernel.now_us
         self.onset_us = int(str(fields["t_occurred_us"]))
         self.failed, self.planned = set(), {}
+
+    def _on_escalate(self, fields: dict[str, object]) -> None:
+        """An isolation is given up only after every rank that did not leave was ordered to die."""
+        body = fields["body"]
+        assert isinstance(body, dict)
+        spared = self.world.state.crew.serving_with(Standing.ACTIVE)
+        if body["phase"] == "isolating":
+            self.check(not spared, f"escalated before {spared} were killed: {body['reason']}")
 
     def _on_close(self, fields: dict[str, object]) -> None:
         self.check(fields.get("incident") == self.incident, "an incident closes that is not open")
