@@ -30,6 +30,8 @@ MASKED_KINDS = frozenset(("record", "observation"))
 
 _DONE = r"(?:user|path|token)-[0-9a-f]{10}"
 """What a pseudonym looks like: it is left alone, so masking twice is masking once."""
+PASS_COUNT_MAX = 4
+"""A pseudonym can stand where a name gives its neighbour away (`token-...=x`), so passes repeat until nothing changes."""
 _END = r"(?=$|[\s'\"`<>|;,:)\]}])"
 _PEM = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
@@ -84,6 +86,18 @@ class Masker:
             else None
         )
 
+        self._steps: tuple[Callable[[str], str], ...] = (
+            lambda text: _PEM.sub(lambda m: self.pseudonym("token", m[0]), text),
+            lambda text: _BEARER.sub(lambda m: m[1] + self.pseudonym("token", m[2]), text),
+            lambda text: _NAMED_SECRET.sub(lambda m: m[1] + self.pseudonym("token", m[2]), text),
+            lambda text: _TOKENS.sub(lambda m: self.pseudonym("token", m[0]), text),
+            lambda text: _URL_LOGIN.sub(self._url_login, text),
+            lambda text: _HOME.sub(self._home, text),
+            lambda text: _MAIL.sub(lambda m: self._name(m[1]), text),
+            lambda text: _NAMED_USER.sub(lambda m: m[1] + self._name(m[2]), text),
+            self._listed,
+        )
+
     def pseudonym(self, kind: str, value: str) -> str:
         """`user-3f2a91c07b` for a name: the same under one key, unrelated under another."""
         if re.fullmatch(_DONE, value):
@@ -93,16 +107,13 @@ class Masker:
 
     def text(self, text: str) -> str:
         """The text with everything that can be recognised replaced. Masking twice changes nothing more."""
-        text = _PEM.sub(lambda m: self.pseudonym("token", m[0]), text)
-        text = _BEARER.sub(lambda m: m[1] + self.pseudonym("token", m[2]), text)
-        text = _NAMED_SECRET.sub(lambda m: m[1] + self.pseudonym("token", m[2]), text)
-        text = _TOKENS.sub(lambda m: self.pseudonym("token", m[0]), text)
-        text = _URL_LOGIN.sub(self._url_login, text)
-        text = _HOME.sub(self._home, text)
-        text = _MAIL.sub(self._user(1), text)
-        text = _NAMED_USER.sub(lambda m: m[1] + self._name(m[2]), text)
-        if self._names is not None:
-            text = self._names.sub(lambda m: self.pseudonym("user", m[0]), text)
+        for _ in range(PASS_COUNT_MAX):
+            masked = text
+            for replace in self._steps:
+                masked = replace(masked)
+            if masked == text:
+                break
+            text = masked
         return text
 
     def value(self, value: Any) -> Any:
@@ -134,8 +145,11 @@ class Masker:
     def _name(self, name: str) -> str:
         return name if name.lower() in _NOBODY else self.pseudonym("user", name)
 
-    def _user(self, group: int) -> Callable[[re.Match[str]], str]:
-        return lambda match: self._name(match[group])
+    def _listed(self, text: str) -> str:
+        """Names of the list, wherever they stand alone."""
+        if self._names is None:
+            return text
+        return self._names.sub(lambda match: self.pseudonym("user", match[0]), text)
 
     def _url_login(self, match: re.Match[str]) -> str:
         password = "" if match[3] is None else ":" + self.pseudonym("token", match[3])
