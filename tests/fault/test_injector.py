@@ -217,40 +217,49 @@ def test_flip_parameter_changes_one_value_in_the_memory_of_one_replica(run):
     assert process_state(run.children[1].pid) != "T"
 
 
-def test_the_second_fault_waits_until_the_run_has_recovered_and_a_spare_is_parked(run):
-    injector = run.play(
-        fault(FaultKind.SIGKILL, rank=1, name="first"),
-        fault(
-            FaultKind.SIGKILL,
-            rank=0,
-            name="second",
-            when=When(step=0, after_recovered=True, settle_steps=2),
-        ),
+def second(**when) -> Fault:
+    return fault(
+        FaultKind.SIGKILL, rank=0, name="second", when=When(step=0, after_recovered=True, **when)
     )
-    until(lambda: len(run.log()) == 1)
-    spare = run.start(2)
-    for change in (
-        {"phase": "restoring"},
-        {"generation": 2, "spares_parked": 0},
-        {"phase": "running"},
-    ):
-        for name, value in change.items():
-            setattr(run, name, value)
-        run.ranks["1"] = {"worker": "w2", "pid": spare.pid}
-        run.write_state()
-        time.sleep(0.05)
-        assert run.children[0].poll() is None, change
-    run.spares_parked = 1
+
+
+def recover(run: FakeRun, **changes) -> None:
+    """Write the next word of the supervisor, and look for long enough that a hasty injector would have fired."""
+    for name, value in changes.items():
+        setattr(run, name, value)
     run.write_state()
     time.sleep(0.05)
-    run.progress(1, 1)
-    time.sleep(0.05)
-    assert run.children[0].poll() is None  # two steps have not settled yet
-    run.progress(2, 2)
+
+
+def test_the_second_fault_waits_until_the_run_has_recovered_and_a_spare_is_parked(run):
+    injector = run.play(fault(FaultKind.SIGKILL, rank=1, name="first"), second())
+    until(lambda: len(run.log()) == 1)
+    spare = run.start(2)
+    recover(run)  # the supervisor has not noticed yet: still running in the old generation
+    assert run.children[0].poll() is None
+    run.ranks["1"] = {"worker": "w2", "pid": spare.pid}
+    recover(run, phase="restoring", generation=2)
+    assert run.children[0].poll() is None
+    recover(run, phase="running", spares_parked=0)
+    assert run.children[0].poll() is None
+    recover(run, spares_parked=1)
     assert finish(injector) == 0
     assert run.children[0].wait(timeout=5) == -signal.SIGKILL
     assert spare.poll() is None
     assert [record["fault"] for record in run.log()] == ["first", "second"]
+
+
+def test_the_second_fault_lets_the_run_settle_for_the_steps_it_was_told(run):
+    injector = run.play(fault(FaultKind.SIGKILL, rank=1, name="first"), second(settle_steps=2))
+    until(lambda: len(run.log()) == 1)
+    run.ranks.pop("1")
+    recover(run, generation=2)
+    run.progress(1, 1)
+    recover(run)
+    assert run.children[0].poll() is None
+    run.progress(2, 2)
+    assert finish(injector) == 0
+    assert run.log()[1]["published_step"] == 2
 
 
 def test_the_pid_of_the_moment_is_hit_and_not_the_one_of_the_start(run):
@@ -315,7 +324,9 @@ def test_a_pid_that_is_not_in_the_state_is_never_signalled(run):
     assert run.children[1].poll() is None
 
 
-@pytest.mark.parametrize("pid", [0, 1, -1, os.getpid(), os.getppid()])
+@pytest.mark.parametrize(
+    "pid", [0, 1, -1, os.getpid(), os.getppid()], ids=["group", "init", "all", "we", "parent"]
+)
 def test_init_groups_ourselves_and_our_parents_are_never_signalled(run, pid):
     """Asked of `victim` alone, which signals nobody: a broken check must not stop the test run."""
     run.ranks["1"] = {"worker": "w1", "pid": pid}
