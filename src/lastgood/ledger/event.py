@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -168,7 +168,7 @@ def new_event(kind: str, *, clock: Clock, **fields: Any) -> Event:
         content["links"] = {**_plain(content.get("links", {})), "incident": content.pop("incident")}
     if any(content.get(axis) for axis in ("class", "symptom", "cause", "role")):
         content.setdefault("taxonomy", TAXONOMY_ID)
-    plain = with_hex_floats(_plain(content))
+    plain = cast("dict[str, Any]", with_hex_floats(_plain(content)))
     _check_words(plain)
     unknown = plain.keys() - _KNOWN[Event]
     if unknown:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -80,7 +81,7 @@ def check_identity(
     Raises:
         LedgerError: Codes LG-L04 (not a ledger) and LG-L05 (newer schema).
     """
-    is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    is_empty = one(connection, "SELECT count(*) FROM sqlite_schema") == 0
     application_id = _pragma(connection, "application_id")
     if application_id != APPLICATION_ID and not (is_empty and application_id == 0 and may_be_empty):
         raise LedgerError(
@@ -103,76 +104,89 @@ def check_identity(
         )
 
 
+class _Meaning(NamedTuple):
+    """What an error of SQLite or the kernel means to a person. `{path}` and `{folder}` are filled in."""
+
+    errors: tuple[type[Exception], ...]
+    code: str
+    what: str
+    needs: str | None = None
+    next: str | None = None
+    is_damage: bool = False
+
+
+_OTHER_FILE = "name another file, or one that does not exist yet"
+_MEANINGS = (
+    _Meaning((apsw.NotADBError,), "LG-L04", "not a ledger", next=_OTHER_FILE),
+    _Meaning(
+        (apsw.CorruptError,),
+        "LG-L02",
+        "the ledger file is damaged",
+        next="run: lastgood verify {path}",
+        is_damage=True,
+    ),
+    _Meaning(
+        (apsw.FullError,),
+        "LG-L06",
+        "the disk is full",
+        needs="free space; nothing acknowledged was lost",
+        next="run: df -h {folder}",
+    ),
+    _Meaning(
+        (apsw.ReadOnlyError,),
+        "LG-L07",
+        "the ledger is read-only",
+        needs="a file and a folder that this user may write",
+        next="run: ls -ld {path} {folder}",
+    ),
+    _Meaning(
+        (apsw.BusyError, apsw.LockedError),
+        "LG-L08",
+        "another process holds the ledger",
+        next="run: fuser {path}",
+    ),
+    _Meaning(
+        (apsw.CantOpenError, apsw.IOError, apsw.PermissionsError, apsw.AuthError, OSError),
+        "LG-L01",
+        "the ledger cannot be opened or read",
+        needs="a file on a local disk, in a folder that this user may write",
+    ),
+    _Meaning(
+        (apsw.SQLError,),
+        "LG-L02",
+        "the ledger's tables are not what lastgood made",
+        next="run: lastgood verify {path}",
+        is_damage=True,
+    ),
+)
+
+
 @contextlib.contextmanager
-def storage_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+def storage_errors(path: str | os.PathLike[str]) -> Generator[None]:
     """Turns what SQLite and the kernel say into what a person can do about it."""
     try:
         yield
-    except apsw.NotADBError as error:
-        raise LedgerError(
-            "not a ledger",
+    except (apsw.Error, OSError) as error:
+        meaning = next((m for m in _MEANINGS if isinstance(error, m.errors)), None)
+        if meaning is None:
+            raise
+        kind = LedgerCorrupt if meaning.is_damage else LedgerError
+        places = {"path": path, "folder": os.path.dirname(os.fspath(path)) or "."}
+        raise kind(
+            meaning.what,
             where=str(path),
-            found="a file that is not a SQLite database",
-            next="name another file, or one that does not exist yet",
-            code="LG-L04",
-        ) from error
-    except apsw.CorruptError as error:
-        raise LedgerCorrupt(
-            "the ledger file is damaged",
-            where=str(path),
-            found=str(error),
-            next=f"run: lastgood verify {path}",
-        ) from error
-    except apsw.FullError as error:
-        raise LedgerError(
-            "the disk is full",
-            where=str(path),
-            found=str(error),
-            needs="free space; nothing acknowledged was lost",
-            next=f"run: df -h {os.path.dirname(os.fspath(path)) or '.'}",
-            code="LG-L06",
-        ) from error
-    except apsw.ReadOnlyError as error:
-        raise LedgerError(
-            "the ledger is read-only",
-            where=str(path),
-            found=str(error),
-            needs="a file and a folder that this user may write",
-            next=f"run: ls -ld {path} {os.path.dirname(os.fspath(path)) or '.'}",
-            code="LG-L07",
-        ) from error
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise LedgerError(
-            "another process holds the ledger",
-            where=str(path),
-            found=str(error),
-            next=f"run: fuser {path}",
-            code="LG-L08",
-        ) from error
-    except (apsw.CantOpenError, apsw.IOError, apsw.PermissionsError, apsw.AuthError) as error:
-        raise LedgerError(
-            "the ledger cannot be opened or read",
-            where=str(path),
-            found=str(error),
-            needs="a readable file on a local disk",
-            code="LG-L01",
-        ) from error
-    except OSError as error:
-        raise LedgerError(
-            "the ledger cannot be opened or read",
-            where=str(path),
-            found=error.strerror or str(error),
-            needs="a folder that this user may write",
-            code="LG-L01",
-        ) from error
-    except apsw.SQLError as error:
-        raise LedgerCorrupt(
-            "the ledger's tables are not what lastgood made",
-            where=str(path),
-            found=str(error),
-            next=f"run: lastgood verify {path}",
+            found=getattr(error, "strerror", None) or str(error),
+            needs=meaning.needs,
+            next=meaning.next.format(**places) if meaning.next else None,
+            code=meaning.code,
         ) from error
 
 
 def _pragma(connection: apsw.Connection, name: str) -> int:
-    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return one(connection, f"PRAGMA {name}")
+
+
+def one(connection: apsw.Connection, sql: str, *values: Any) -> Any:
+    """The first column of the first row, or None when there is no row."""
+    row = connection.execute(sql, values).fetchone()
+    return None if row is None else row[0]

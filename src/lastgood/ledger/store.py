@@ -16,7 +16,7 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -30,7 +30,13 @@ from lastgood.base.clock import Clock, SystemClock
 from lastgood.base.errors import LedgerError
 from lastgood.ledger.event import Event, decode_event, encode_event
 from lastgood.ledger.merkle import Frontier, leaf_hash
-from lastgood.ledger.schema import STORAGE_FAILURES, check_identity, create_tables, storage_errors
+from lastgood.ledger.schema import (
+    STORAGE_FAILURES,
+    check_identity,
+    create_tables,
+    one,
+    storage_errors,
+)
 from lastgood.ledger.tree_head import TreeHead
 
 BUSY_MS_MAX = 30_000
@@ -85,9 +91,7 @@ class Store:
         self._clock = clock
         self._projections = tuple(projections)
         with storage_errors(path):
-            self.origin: str = _one(
-                connection, "SELECT value FROM ledger_meta WHERE key = 'origin'"
-            )
+            self.origin: str = one(connection, "SELECT value FROM ledger_meta WHERE key = 'origin'")
         for projection in self._projections:
             self._prepare(projection)
 
@@ -166,7 +170,7 @@ class Store:
     def get(self, event_id: str) -> Event | None:
         """The event with this id, or None."""
         with storage_errors(self.path):
-            body = _one(self.connection, "SELECT body FROM event WHERE id = ?", event_id)
+            body = one(self.connection, "SELECT body FROM event WHERE id = ?", event_id)
         return None if body is None else decode_event(body)
 
     def seal(self) -> TreeHead:
@@ -201,7 +205,7 @@ class Store:
     # --- inside a transaction ---------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self) -> Generator[None]:
         with storage_errors(self.path):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
@@ -214,7 +218,7 @@ class Store:
                 raise
 
     @contextlib.contextmanager
-    def _savepoint(self) -> Iterator[None]:
+    def _savepoint(self) -> Generator[None]:
         self.connection.execute("SAVEPOINT submission")
         try:
             yield
@@ -275,7 +279,7 @@ class Store:
                 ),
             )
             for projection in self._projections:
-                self._keep_in_step(projection, event)
+                self._keep_in_step(projection, event, frontier.size)
             stored.append(Stored(frontier.size, event.id))
             frontier = frontier.append(leaf)
         return stored, frontier, link
@@ -302,7 +306,7 @@ class Store:
             self.connection.execute(
                 "UPDATE projection SET size = ? WHERE name = ?", (frontier.size, projection.name)
             )
-        last_us = _one(self.connection, "SELECT max(t_us) FROM tree_head") or 0
+        last_us = one(self.connection, "SELECT max(t_us) FROM tree_head") or 0
         is_round = before.size // HEAD_EVENT_COUNT != frontier.size // HEAD_EVENT_COUNT
         if is_round or self._clock.wall_us() - last_us >= HEAD_AGE_US_MAX:
             self._store_head(frontier)
@@ -318,7 +322,7 @@ class Store:
 
     def _prepare(self, projection: Projection) -> None:
         with self._transaction():
-            version = _one(
+            version = one(
                 self.connection, "SELECT version FROM projection WHERE name = ?", projection.name
             )
             if version != projection.version:
@@ -336,7 +340,7 @@ class Store:
         )
 
     def _catch_up(self, projection: Projection) -> None:
-        size = _one(self.connection, "SELECT size FROM projection WHERE name = ?", projection.name)
+        size = one(self.connection, "SELECT size FROM projection WHERE name = ?", projection.name)
         rows = self.connection.execute(
             "SELECT body FROM event WHERE seq >= ? ORDER BY seq", (size,)
         ).fetchall()
@@ -346,15 +350,15 @@ class Store:
             "UPDATE projection SET size = ? WHERE name = ?", (size + len(rows), projection.name)
         )
 
-    def _keep_in_step(self, projection: Projection, event: Event) -> None:
+    def _keep_in_step(self, projection: Projection, event: Event, seq: int) -> None:
         """Applies the event; first those that a process without this projection appended meanwhile."""
-        size = _one(self.connection, "SELECT size FROM projection WHERE name = ?", projection.name)
-        if size != event.seq:
+        size = one(self.connection, "SELECT size FROM projection WHERE name = ?", projection.name)
+        if size != seq:
             self._catch_up(projection)  # includes this event, which is already in the table
             return
         projection.apply(self.connection, event)
         self.connection.execute(
-            "UPDATE projection SET size = ? WHERE name = ?", (event.seq + 1, projection.name)
+            "UPDATE projection SET size = ? WHERE name = ?", (seq + 1, projection.name)
         )
 
 
@@ -397,8 +401,3 @@ def _make_file(target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(FileExistsError):  # another process was faster
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-
-
-def _one(connection: apsw.Connection, sql: str, *values: object) -> object:
-    row = connection.execute(sql, values).fetchone()
-    return None if row is None else row[0]

@@ -23,7 +23,7 @@ import msgspec
 
 from lastgood.base.errors import BadInput, LastgoodError, LedgerCorrupt, LedgerError
 from lastgood.ledger.merkle import TreeBuilder
-from lastgood.ledger.schema import EMPTY_LINK, check_identity, storage_errors
+from lastgood.ledger.schema import EMPTY_LINK, check_identity, one, storage_errors
 from lastgood.ledger.tree_head import TreeHead, parse_note
 
 
@@ -120,6 +120,8 @@ def verify_ledger(path: str | os.PathLike[str], *, head: TreeHead | None = None)
         return _verify(connection, target, head)
     except LedgerCorrupt as error:
         return _failed(target, f"{error.what}: {error.found}", None)
+    except UnicodeDecodeError as error:
+        return _failed(target, f"the ledger file is damaged: {error}", None)
     except LedgerError as error:
         return _unknown(str(error))
     finally:
@@ -207,6 +209,8 @@ def _rows(connection: apsw.Connection, path: Path, tree: TreeBuilder) -> Iterato
             yield from connection.execute(sql)
     except LedgerCorrupt as error:
         raise _Bad(f"row {tree.size} cannot be read: {error.found}", tree.size) from error
+    except UnicodeDecodeError as error:
+        raise _Bad(f"row {tree.size} holds text that is none: {error.reason}", tree.size) from error
 
 
 def _compare_frontier(connection: apsw.Connection, path: Path, scan: _Scan) -> None:
@@ -274,7 +278,7 @@ def _compare_outside(scan: _Scan, head: TreeHead | None) -> None:
 def _check_indexes(connection: apsw.Connection, path: Path) -> None:
     """Damage outside the rows: an index that hides or invents a row, a broken page."""
     with storage_errors(path):
-        (answer,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        answer = one(connection, "PRAGMA integrity_check(1)")
     if answer != "ok":
         raise _Bad(f"the rows hold, but the file around them is damaged: {answer}", None)
 
@@ -287,7 +291,7 @@ def _read_heads(
     wrong: str | None = None
     try:
         rows = connection.execute("SELECT size, root, note FROM tree_head ORDER BY size").fetchall()
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         return [], f"the stored tree heads cannot be read: {error}"
     for size, root, note in rows:
         try:
@@ -307,7 +311,7 @@ def _origin(connection: apsw.Connection, path: Path) -> str | None:
             row = connection.execute(
                 "SELECT value FROM ledger_meta WHERE key = 'origin'"
             ).fetchone()
-    except LedgerCorrupt:
+    except (LedgerCorrupt, UnicodeDecodeError):
         return None
     return row[0] if row and isinstance(row[0], str) else None
 
@@ -337,7 +341,7 @@ def _open_read_only(path: Path) -> apsw.Connection:
 
 def _count(connection: apsw.Connection) -> int | None:
     try:
-        return connection.execute("SELECT count(*) FROM event NOT INDEXED").fetchone()[0]
+        return one(connection, "SELECT count(*) FROM event NOT INDEXED")
     except apsw.Error:
         return None
 

@@ -273,6 +273,20 @@ def test_damage_to_an_index_is_told_from_damage_to_rows(path):
     assert "rows hold" in result.reason
 
 
+@pytest.mark.parametrize(
+    ("statement", "seq"),
+    [
+        ("UPDATE event SET run = CAST(x'ff' AS TEXT) WHERE seq = 5", 5),
+        ("UPDATE tree_head SET note = CAST(x'ff' AS TEXT)", None),
+        ("UPDATE ledger_meta SET value = CAST(x'ff' AS TEXT)", None),
+    ],
+)
+def test_text_that_is_no_text_is_damage(path, statement, seq):
+    change(path, statement)
+    result = verify_ledger(path)
+    assert (result.verdict, result.first_bad_seq) == (Verdict.FAILED, seq)
+
+
 def test_verifying_changes_nothing_and_works_beside_a_writer(path):
     with open_store(path) as store:
         store.append([some_event(COUNT)])
