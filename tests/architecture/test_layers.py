@@ -16,7 +16,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Library -> the only places that may import it. A missing library may be imported anywhere.
 ONLY_IN = {
-    "torch": ["training/rank/"],
+    "torch": ["training/rank/", "training/examples/"],  # what runs inside a rank
     "xxhash": ["training/rank/", "training/"],
     "click": ["cli/"],
     "rich": ["cli/", "evidence/"],
@@ -36,6 +36,7 @@ ONLY_IN = {
     "argparse": [
         "faults/injector.py",
         "recovery/simulated/__main__.py",
+        "training/examples/",
     ],  # processes of their own, below the command line
     "typer": [],
     "pandas": [],
@@ -128,7 +129,8 @@ def test_everything_outside_the_ranks_loads_without_torch():
     names = [
         "lastgood." + place(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         for path in MODULES
-        if not place(path).startswith("training/rank/") and path.name != "__main__.py"
+        if not place(path).startswith(("training/rank/", "training/examples/"))
+        and path.name != "__main__.py"
     ]
     code = (
         "import importlib, sys\n"

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+import pytest
 
 from lastgood.cli.main import lastgood
 
@@ -17,13 +18,10 @@ Exit codes: 0 held, 1 did not hold, 2 bad input, 3 could not tell or refused, 70
 
 
 def sections(command: click.Command, *, path: str, parent: click.Context | None):
-    context = click.Context(
-        command,
-        info_name=path.rsplit(" ", 1)[-1],
-        parent=parent,
-        max_content_width=80,
-        terminal_width=80,
-    )
+    # click keeps the first help option that it makes for a command: without the command's own settings
+    # this test would take `-h` away from every later one.
+    settings = {**command.context_settings, "max_content_width": 80, "terminal_width": 80}
+    context = click.Context(command, info_name=path.rsplit(" ", 1)[-1], parent=parent, **settings)
     yield f"## {path}\n\n```\n{command.get_help(context)}\n```\n"
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -40,7 +38,7 @@ def test_the_page_of_commands_is_what_help_says(request):
 
 
 def test_no_option_is_without_a_help_text():
-    context = click.Context(lastgood)
+    context = click.Context(lastgood, **lastgood.context_settings)
     pending, bare = [("lastgood", lastgood)], []
     while pending:
         path, command = pending.pop()
@@ -53,3 +51,26 @@ def test_no_option_is_without_a_help_text():
                 assert child is not None
                 pending.append((f"{path} {name}", child))
     assert bare == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "demo",
+        "report",
+        "verify",
+        "recompute",
+        "record",
+        "contract check",
+        "contract explain",
+        "doctor",
+    ],
+)
+def test_every_command_that_reads_has_json(words):
+    command: click.Command = lastgood
+    for word in words.split():
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command, **command.context_settings), word)
+        assert found is not None
+        command = found
+    assert any("--json" in parameter.opts for parameter in command.params)
