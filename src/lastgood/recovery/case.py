@@ -159,12 +159,12 @@ def closing_record(case: Case, *, generation: int, now_us: int, outcome: str, wo
 
 def verification_of(case: Case) -> dict[str, object]:
     """The verification as an event carries it: test, result, and the digest that was reproduced."""
-    from lastgood.recovery.verification import judge_replay, test_words
+    from lastgood.recovery.verification import describe_test, judge_replay
 
     assert case.plan is not None
     outcome = judge_replay(case.replayed, world=len(case.replayed)).outcome
     return {
-        "test": test_words(case.plan),
+        "test": describe_test(case.plan),
         "result": outcome.value if outcome is not None else "unknown",
         "evidence": case.plan.digest,
     }

@@ -64,7 +64,7 @@ def judge_replay(answers: Mapping[int, Replayed], *, world: int) -> ReplayFindin
     return ReplayFinding((), ReplayOutcome.EQUAL, ())
 
 
-def test_words(plan: RestorePlan) -> str:
+def describe_test(plan: RestorePlan) -> str:
     """The verification as it is written into the ledger."""
     if plan.mode is VerifyMode.PREDECESSOR:
         return f"replay step {plan.target_step} on every rank"
