@@ -19,7 +19,13 @@ from lastgood.contract.model import ASSUMED_ANNOTATION, FailureContract, contrac
 from lastgood.contract.recovery_table import LAYERS, Duties, Layer, missing_duties
 from lastgood.contract.starter import starter_value
 from lastgood.contract.values import WRONG_VALUE, nearest
-from lastgood.contract.yaml_reader import Document, KeyPath, parse_document, read_document
+from lastgood.contract.yaml_reader import (
+    Document,
+    KeyPath,
+    parse_document,
+    read_document,
+    scalar_value,
+)
 
 _EXPLAINED_COUNT_MAX = 200
 """Errors that are put into words; beyond that the file is no contract and more words help nobody."""
@@ -187,7 +193,7 @@ def _needs(error: ErrorDetails, place: _Place) -> tuple[str, str]:
         ]
         guess = nearest(str(error["input"]), words) or (words[0] if len(words) == 1 else "")
         return "one of " + ", ".join(words) if len(words) > 1 else "".join(words), guess
-    return _needs_shape(kind, context, schema), example
+    return _needs_shape(kind, context, schema), _write_shape(error, example)
 
 
 _SHAPES = {
@@ -205,6 +211,18 @@ _SHAPES = {
     "int_parsing": "a whole number",
     "finite_number": "a finite number",
 }
+
+
+def _write_shape(error: ErrorDetails, example: str) -> str:
+    """What was most likely meant: the number inside the quotes, the bound that was passed, else an example."""
+    kind, given, context = error["type"], error["input"], error.get("ctx", {})
+    if kind.startswith("int_") and not isinstance(given, bool):
+        number = scalar_value(given) if isinstance(given, str) else given
+        if isinstance(number, int | float) and number == int(number):
+            return str(int(number))
+    if kind in ("greater_than_equal", "less_than_equal"):
+        return str(context.get("ge", context.get("le", example)))
+    return example
 
 
 def _needs_shape(kind: str, context: dict[str, Any], schema: dict[str, Any]) -> str:
@@ -238,6 +256,8 @@ def found_text(value: object) -> str:
         return "a list" if value else "an empty list"
     if value == "":
         return "empty text"
+    if isinstance(value, str) and scalar_value(value) != value:
+        return f'the text "{value}"'
     return str(value)
 
 

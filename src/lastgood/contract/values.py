@@ -23,11 +23,12 @@ from pydantic import (
     PlainSerializer,
     SerializationInfo,
     StringConstraints,
+    WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
 
 from lastgood.base.errors import LastgoodError
-from lastgood.base.units import format_duration, parse_duration_us
+from lastgood.base.units import parse_duration_us
 
 WRONG_VALUE = "lastgood_value"
 """Error type under which a validator of this module reports."""
@@ -58,6 +59,9 @@ def nearest(word: str, words: Iterable[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in words}
     hits = difflib.get_close_matches(word.lower()[:64], list(by_lower), n=1, cutoff=0.6)
     return by_lower[hits[0]] if hits else ""
+
+
+_DURATION_PATTERN = r"^(\s*\d+(\.\d+)?\s*(w|d|h|min|s|ms|us))+\s*$"
 
 
 def _duration(value: object) -> object:
@@ -174,10 +178,8 @@ DurationUs = Annotated[
     int,
     BeforeValidator(_duration),
     PlainSerializer(_write_duration),
-    Field(
-        json_schema_extra={"type": "string", "pattern": r"^\d+(\.\d+)?(us|ms|s|min|h|d)$"},
-        examples=["90s"],
-    ),
+    WithJsonSchema({"type": "string", "pattern": _DURATION_PATTERN}),
+    Field(examples=["90s"]),
 ]
 """A duration in microseconds, written with its unit: 250ms, 90s, 10min, 1.5h, 28d."""
 Ratio = Annotated[
@@ -240,13 +242,7 @@ OnTimeoutValue = Annotated[
     OnTimeout,
     BeforeValidator(_on_timeout),
     PlainSerializer(_write_on_timeout),
-    Field(
-        json_schema_extra={"type": "string", "enum": ["widen", "fallBack", "escalate"]},
-        examples=["escalate"],
-    ),
+    # A reference to the enum would name the words of the code, not those of a file.
+    WithJsonSchema({"type": "string", "enum": list(_ON_TIMEOUT)}),
+    Field(examples=["escalate"]),
 ]
-
-
-def duration_text(duration_us: int) -> str:
-    """A duration for a reader, such as `2 min`."""
-    return format_duration(duration_us)

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from lastgood.base.errors import LastgoodError
 from lastgood.cli.contract_commands import contract
-from lastgood.contract.starter import starter_text
+from lastgood.contract.starter import starter_text, starter_value
 
 
 def call(*arguments: str):
@@ -79,6 +79,20 @@ def test_the_schema_describes_every_key_of_the_starter(starter):
         if "description" not in field
     ]
     assert undescribed == []
+
+
+def test_an_editor_that_uses_the_schema_accepts_the_starter_and_refuses_what_check_refuses():
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(call("schema").output)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    value = starter_value("training")
+    assert [error.message for error in validator.iter_errors(value)] == []
+    value["spec"]["recovery"]["detect"] |= {"timeout": "90", "onTimeout": "fall_back"}
+    value["spec"]["objectives"][0]["target"] = 97
+    value["spec"]["extra"] = 1
+    wrong = {error.json_path for error in validator.iter_errors(value)}
+    assert {"$.spec", "$.spec.recovery.detect.timeout", "$.spec.recovery.detect.onTimeout"} <= wrong
 
 
 def test_init_writes_a_starter_once_and_overwrites_only_by_force(tmp_path):

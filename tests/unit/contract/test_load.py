@@ -209,3 +209,20 @@ def test_a_file_that_is_not_there_is_a_problem_and_no_traceback(tmp_path):
         load_contract(tmp_path / "none.yaml")
     with pytest.raises(Problems, match="is a directory"):
         load_contract(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("devices: 4 ", "devices: 4.0 ", "found 4.0, needs a whole number; write 4"),
+        ("devices: 4 ", "devices: '4' ", 'found the text "4", needs a whole number; write 4'),
+        ("devices: 4 ", "devices: true ", "found true, needs a whole number; write 8"),
+        ("max: 10", "max: -1", "found -1, needs at least 0; write 0"),
+        ("alpha: 0.05", "alpha: 0", "found 0, needs more than 0; write 0.05"),
+        ("isRolling: true ", "isRolling: 'true' ", 'found the text "true", needs true or false; write true'),
+        ("owner: training-platform", "owner: 7", "found 7, needs text; write training-platform"),
+        ("counts: [fail_stop, fail_slow, sdc]", "counts: sdc", "found sdc, needs a list; write [fail_stop, fail_slow, sdc]"),
+    ],
+)  # fmt: skip
+def test_a_value_of_the_wrong_type_is_told_what_to_write(old, new, expected):
+    assert any(problem.endswith(expected) for problem in problems_of(STARTER.replace(old, new)))
