@@ -6,6 +6,7 @@ from tests.unit.recovery.scene import WORKERS, S, Scene, checkpoint, failed, slo
 from lastgood.recovery import loop
 from lastgood.recovery import messages as m
 from lastgood.recovery.crew import Standing
+from lastgood.recovery.last_good import Trust
 from lastgood.recovery.policy import LoopPhase, simple_policy
 from lastgood.signals.reading import Question, Symptom, Verdict
 
@@ -385,6 +386,7 @@ def test_a_divergent_replica_leaves_and_the_run_goes_back_below_the_first_diverg
     assert [(t["body"]["step"], t["body"]["state"]) for t in s.records("state.trust")] == [
         (10, "tainted")
     ]
+    assert s.state.trust.trust_of(slot(10)) is Trust.TAINTED
     assert s.said(m.Assign)[0].plan.target_step == 9
     s.restored(0, 1, 2, 3).replayed(0, 1, 2, 3)
     (closed,) = s.records("incident.close")
@@ -463,6 +465,8 @@ def test_a_failure_that_comes_back_widens_the_domain_and_then_calls_a_person():
         kills = [a for a in s.actions if isinstance(a, m.Kill)][before:]
         killed.append(sum(len(a.workers) for a in kills))
     assert killed == [1, 4, 4, 0]
+    paths = [fields["body"]["path"] for fields in s.records("incident.close", ever=True)]
+    assert paths == ["soft", "hard", "hard", "soft"]
     assert s.phase is LoopPhase.ESCALATED
     assert "came back 3 times" in next(a for a in s.actions if isinstance(a, m.Escalate)).reason
 
@@ -517,3 +521,42 @@ def test_one_worker_per_rank_is_needed_to_begin():
         loop.initial_state(3, None, ["a", "b"], 0, now_us=0)
     with pytest.raises(ValueError, match="one worker per rank"):
         loop.initial_state(2, None, ["a", "a"], 0, now_us=0)
+
+
+# --- found by mutation: each of these lines could be taken out before ------------------------------
+
+
+def test_another_copy_of_a_failed_state_is_not_tried_in_the_same_incident():
+    s = Scene().isolate().catalogue().restored(1, is_intact=False, bad_step=9)
+    s.park("w0", "w1", "w4", "w3")
+    s.catalogue(slot(10, generation=None), slot(9, generation=None), slot(7))
+    assert s.said(m.Assign)[0].plan.target_step == 7
+
+
+def test_the_limit_of_a_restore_begins_when_every_rank_has_a_worker():
+    s = Scene(spares=0).isolate().catalogue()
+    s.tell(m.SpareReady("n1"), after_us=9 * S).tell(m.Tick(), after_us=9 * S)
+    assert s.phase is LoopPhase.RESTORING
+
+
+def test_a_late_bad_answer_changes_a_plan_that_waits_for_a_spare():
+    s = Scene().isolate().catalogue().restored(0, 1, 2, 3).tell(m.WorkerGone("w3"))
+    s.park("w0", "w1", "w4").catalogue()
+    late = m.Replayed(rank=0, generation=2, step=10, outcome=m.ReplayOutcome.DIFFERENT)
+    s.tell(late, m.SpareReady("n1"))
+    assert s.said(m.Assign)[0].plan.target_step == 9
+
+
+@pytest.mark.parametrize("steps", [(10, 9), (9, 10)])
+def test_of_two_divergent_steps_the_older_one_counts(steps):
+    s = Scene().tell(*[divergence(step=step) for step in steps])
+    s.park(*WORKERS).catalogue()
+    assert s.said(m.Assign)[0].plan.target_step == 8
+
+
+def test_steps_that_were_given_up_are_not_lost_twice():
+    s = Scene().tell(divergence()).park(*WORKERS).catalogue()
+    s.restored(0, 1, 2, 3).replayed(0, 1, 2, 3)
+    assert s.records("incident.close")[0]["body"]["lost_steps"] == 1
+    s.recover(2, slot(9), slot(8))
+    assert s.records("incident.close")[0]["body"]["lost_steps"] == 0

@@ -1,0 +1,151 @@
+"""Laws of the recovery loop under observations in any order, sensible or not."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lastgood.recovery import loop
+from lastgood.recovery import messages as m
+from lastgood.recovery.last_good import TrustBook, choose, key_of
+from lastgood.recovery.policy import LoopPhase, simple_policy
+from lastgood.signals.reading import Assessment, Question, Symptom, Verdict
+
+names = st.sampled_from([f"w{number}" for number in range(8)])
+ranks = st.integers(0, 2)
+generations = st.integers(1, 6)
+candidates = st.builds(
+    m.Candidate,
+    step=st.integers(0, 12),
+    tier=st.sampled_from(m.Tier),
+    digest=st.sampled_from(["", "d"]),
+    has_predecessor=st.booleans(),
+    generation=st.none() | generations,
+    published_us=st.none() | st.integers(0, 10**7),
+)
+assessments = st.builds(
+    Assessment,
+    question=st.sampled_from(Question),
+    verdict=st.sampled_from(Verdict),
+    symptom=st.none() | st.sampled_from(Symptom),
+    culprits=st.lists(ranks, unique=True, max_size=3).map(tuple),
+    onset_us=st.none() | st.integers(0, 10**7),
+    first_divergent_step=st.none() | st.integers(0, 12),
+)
+observations = st.one_of(
+    st.builds(m.Assessed, assessments),
+    st.builds(m.WorkerGone, names),
+    st.builds(m.WorkerUnkillable, names),
+    st.builds(m.WorkerParked, names, st.none() | generations),
+    st.builds(m.SpareReady, names),
+    st.builds(m.SpareLost, names),
+    st.builds(m.StacksDumped, names, st.just("stack")),
+    st.builds(m.Progress, st.integers(0, 12), generations),
+    st.builds(m.CatalogueRead, candidates=st.lists(candidates, max_size=4).map(tuple)),
+    st.builds(m.Restored, rank=ranks, generation=generations, is_intact=st.booleans()),
+    st.builds(
+        m.Replayed,
+        rank=ranks,
+        generation=generations,
+        step=st.just(1),
+        outcome=st.sampled_from(m.ReplayOutcome),
+    ),
+    st.just(m.Tick()),
+    st.just(m.StopRequested("x")),
+)
+tapes = st.lists(st.tuples(observations, st.integers(0, 3_000_000)), max_size=40)
+
+
+def play(tape):
+    """Every step of the loop on a tape: (state before, observation, state after, actions, time)."""
+    policy = simple_policy(timeout_us=5_000_000, soft_deadline_us=1_000_000)
+    state = loop.initial_state(3, None, ["w0", "w1", "w2"], 1, now_us=0, policy=policy)
+    now_us = 0
+    for observation, delay_us in tape:
+        now_us += delay_us
+        before = state
+        state, actions = loop.step(state, observation, now_us)
+        yield before, observation, state, actions, now_us
+
+
+@given(tapes)
+@settings(max_examples=300)
+def test_whatever_is_observed_the_loop_keeps_its_promises(tape):
+    generation = 1
+    open_incident = None
+    for before, _, after, actions, now_us in play(tape):
+        for action in actions:
+            if isinstance(action, m.Assign):
+                assert action.generation > generation
+                assert len(set(action.workers)) == 3
+                generation = action.generation
+            if isinstance(action, m.Resume):
+                assert action.generation == generation
+                assert before.case.is_assigned
+            if isinstance(action, m.Record) and action.kind == "incident.open":
+                assert open_incident is None
+                open_incident = action.fields["incident"]
+            if isinstance(action, m.Record) and action.kind == "incident.close":
+                assert open_incident == action.fields["incident"]
+                open_incident = None
+        assert (after.case is None) == (after.phase in (LoopPhase.RUNNING, LoopPhase.ESCALATED))
+        assert (after.case is None) == (open_incident is None)
+        assert (after.deadline_us is None) == (
+            after.phase in (LoopPhase.RUNNING, LoopPhase.ESCALATED)
+        )
+        assert after.deadline_us is None or after.deadline_us > now_us
+        assert len(set(after.crew.serving)) == 3
+
+
+@given(tapes)
+def test_a_loop_never_resumes_without_all_three_ranks_having_restored_and_replayed(tape):
+    for before, observation, _, actions, _ in play(tape):
+        if any(isinstance(action, m.Resume) for action in actions):
+            assert isinstance(observation, m.Replayed)
+            replayed = {**before.case.replayed, observation.rank: observation}
+            assert set(before.case.restored) == set(replayed) == {0, 1, 2}
+            assert all(a.is_intact for a in before.case.restored.values())
+            assert all(a.outcome is not m.ReplayOutcome.DIFFERENT for a in replayed.values())
+
+
+@given(tapes)
+def test_the_same_tape_gives_the_same_actions(tape):
+    assert [s[3] for s in play(tape)] == [s[3] for s in play(tape)]
+
+
+@given(tapes)
+def test_time_alone_ends_every_incident(tape):
+    """After the tape nothing answers any more: only the clock moves, and that must be enough."""
+    policy_us = 5_000_000
+    state = loop.initial_state(
+        3, None, ["w0", "w1", "w2"], 1, now_us=0,
+        policy=simple_policy(timeout_us=policy_us, soft_deadline_us=1_000_000),
+    )  # fmt: skip
+    now_us = 0
+    for observation, delay_us in tape:
+        now_us += delay_us
+        state, _ = loop.step(state, observation, now_us)
+    for _ in range(2 * state.policy.attempts_max * 4):
+        now_us += policy_us
+        state, _ = loop.step(state, m.Tick(), now_us)
+    assert state.phase in (LoopPhase.RUNNING, LoopPhase.ESCALATED)
+
+
+@given(st.lists(candidates, max_size=8), st.none() | st.integers(0, 12), st.data())
+def test_the_choice_is_the_newest_of_what_is_allowed(states, below, data):
+    book = TrustBook()
+    for step in data.draw(st.lists(st.integers(0, 12), max_size=3)):
+        book = book.resumed(
+            generation=data.draw(generations), step=step, at_us=data.draw(st.integers(0, 10**7))
+        )
+    choice = choose(book, states, published_step=5, below_step=below)
+    allowed = [
+        s
+        for s in states
+        if s.digest and (below is None or s.step < below) and book.is_current(s, published_step=5)
+    ]
+    if choice is None:
+        assert allowed == []
+        return
+    assert choice.candidate in allowed
+    assert choice.plan.target_step == max(s.step for s in allowed)
+    assert choice.plan.restore_step in (choice.plan.target_step, choice.plan.target_step - 1)
+    assert key_of(choice.candidate).step == choice.plan.target_step
