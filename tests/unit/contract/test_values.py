@@ -1,5 +1,7 @@
 """Durations, ratios, zones and names: what is read, and what a wrong one is told."""
 
+import zoneinfo
+
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
@@ -75,8 +77,27 @@ def test_a_percentile_has_three_spellings_and_open_ends():
 
 def test_time_zones_are_iana_names_and_no_paths():
     assert read(TimeZone, "Europe/Zurich") == "Europe/Zurich"
-    for bad in ("Europe/Zurihc", "../etc/passwd", "/etc/passwd", "", "CEST+", "Europe"):
+    assert read(TimeZone, "UTC") == "UTC"
+    for bad in ("../etc/passwd", "/etc/passwd", "", "CEST+", "Europe", "x" * 5000, "Europe/\x00"):
         told(TimeZone, bad)
+
+
+@pytest.mark.skipif(not zoneinfo.available_timezones(), reason="no time zone database here")
+def test_a_misspelt_time_zone_is_told_the_right_one():
+    assert told(TimeZone, "Europe/Zurihc") == ("an IANA time zone name", "Europe/Zurich")
+
+
+def test_without_a_time_zone_database_only_the_shape_of_a_name_is_checked(monkeypatch):
+    """A slim machine has no database: a contract that is right elsewhere must not be refused here."""
+
+    def missing(name):
+        raise zoneinfo.ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr(zoneinfo, "ZoneInfo", missing)
+    monkeypatch.setattr(zoneinfo, "available_timezones", frozenset)
+    assert read(TimeZone, "Europe/Zurich") == "Europe/Zurich"
+    assert read(TimeZone, "UTC") == "UTC"
+    assert told(TimeZone, "summer time") == ("an IANA time zone name", "UTC")
 
 
 def test_a_start_time_exists_and_names_no_second_zone():
