@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import apsw
 
@@ -15,6 +17,7 @@ APPLICATION_ID = 0x4C474C44
 """`LGLD`: SQLite keeps it in the file's header, so a ledger is told from any other database."""
 SCHEMA_VERSION = 1
 EMPTY_LINK = bytes(32)
+READ_BUSY_MS_MAX = 5_000
 STORAGE_FAILURES = (
     apsw.FullError,
     apsw.IOError,
@@ -71,6 +74,33 @@ def create_tables(connection: apsw.Connection, *, origin: str) -> None:
             if connection.in_transaction:
                 cursor.execute("ROLLBACK")
             raise
+
+
+def open_read_only(path: Path) -> apsw.Connection:
+    """The ledger for reading: nothing in the file or beside it changes, whoever owns it.
+
+    Raises:
+        LedgerError: Not a ledger, a newer one, or not readable.
+    """
+    with storage_errors(path):
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            connection.set_busy_timeout(READ_BUSY_MS_MAX)
+            try:
+                check_identity(connection, path, may_be_empty=False)
+            except (apsw.CantOpenError, apsw.ReadOnlyError):
+                # A WAL needs shared memory beside it, which read-only media cannot hold. Without a WAL none is needed.
+                if path.with_name(path.name + "-wal").exists():
+                    raise
+                connection.close()
+                uri = f"file:{quote(str(path))}?immutable=1"
+                flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+                connection = apsw.Connection(uri, flags=flags)
+                check_identity(connection, path, may_be_empty=False)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
 
 
 def check_identity(

@@ -35,6 +35,7 @@ from lastgood.ledger.schema import (
     check_identity,
     create_tables,
     one,
+    open_read_only,
     storage_errors,
 )
 from lastgood.ledger.tree_head import TreeHead
@@ -393,6 +394,23 @@ def open_store(
         except BaseException:
             connection.close()
             raise
+
+
+def read_store(path: str | os.PathLike[str]) -> Store:
+    """The ledger at this path for reading only: for reports on files of other users, and on bundles.
+
+    Raises:
+        LedgerError: No such ledger, not one, a newer one, or not readable. An append to it is refused.
+    """
+    target = Path(path)
+    if not target.is_file():
+        raise LedgerError("no such ledger", where=str(target), next="name the file")
+    connection = open_read_only(target)
+    try:
+        return Store(target, connection, clock=SystemClock(), projections=())
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _make_file(target: Path) -> None:

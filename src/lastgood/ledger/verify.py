@@ -16,14 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import quote
 
 import apsw
 import msgspec
 
 from lastgood.base.errors import BadInput, LastgoodError, LedgerCorrupt, LedgerError
 from lastgood.ledger.merkle import TreeBuilder
-from lastgood.ledger.schema import EMPTY_LINK, check_identity, one, storage_errors
+from lastgood.ledger.schema import EMPTY_LINK, one, open_read_only, storage_errors
 from lastgood.ledger.tree_head import TreeHead, parse_note
 
 
@@ -107,7 +106,7 @@ def verify_ledger(path: str | os.PathLike[str], *, head: TreeHead | None = None)
             "no such ledger", where=str(target), next="name the file, or set LASTGOOD_LEDGER"
         )
     try:
-        connection = _open_read_only(target)
+        connection = open_read_only(target)
     except LedgerCorrupt as error:
         return _failed(target, f"{error.what}: {error.found}", None)
     except LedgerError as error:
@@ -314,29 +313,6 @@ def _origin(connection: apsw.Connection, path: Path) -> str | None:
     except (LedgerCorrupt, UnicodeDecodeError):
         return None
     return row[0] if row and isinstance(row[0], str) else None
-
-
-def _open_read_only(path: Path) -> apsw.Connection:
-    with storage_errors(path):
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            connection.set_busy_timeout(5_000)
-            try:
-                check_identity(connection, path, may_be_empty=False)
-            except (apsw.CantOpenError, apsw.ReadOnlyError):
-                # A WAL file on read-only media has nowhere to put its shared memory; without a WAL it needs none.
-                if path.with_name(path.name + "-wal").exists():
-                    raise
-                connection.close()
-                connection = apsw.Connection(
-                    f"file:{quote(str(path))}?immutable=1",
-                    flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
-                )
-                check_identity(connection, path, may_be_empty=False)
-        except BaseException:
-            connection.close()
-            raise
-    return connection
 
 
 def _count(connection: apsw.Connection) -> int | None:

@@ -14,7 +14,7 @@ from lastgood.base.clock import ManualClock
 from lastgood.base.errors import LedgerCorrupt, LedgerError
 from lastgood.ledger.event import Event
 from lastgood.ledger.merkle import leaf_hash, root_of
-from lastgood.ledger.store import Projection, Stored, open_store
+from lastgood.ledger.store import Projection, Stored, open_store, read_store
 from lastgood.ledger.verify import verify_ledger
 
 
@@ -109,6 +109,14 @@ def test_heads_are_stored_every_256_events_and_every_minute(path):
         store.append(some_events(1, first=304))
         assert store.seal().size == 305
         assert sizes() == [1, 303, 304, 305]
+
+
+def test_a_stored_head_that_was_altered_is_not_mended_by_storing_it_again(path):
+    with open_store(path) as store:
+        store.append(some_events(3))
+        store.connection.execute("UPDATE tree_head SET root = zeroblob(32)")
+        store.seal()
+    assert "tree head of size 3 was altered" in verify_ledger(path).reason
 
 
 def test_the_files_are_readable_by_their_user_only(path):
@@ -267,6 +275,37 @@ def test_a_damaged_page_is_called_damage(path):
         file.write(b"\xff" * 4096 * 12)
     with pytest.raises(LedgerCorrupt, match="lastgood verify"), open_store(path) as store:
         list(store.events())
+
+
+# --- reading only -------------------------------------------------------------------------------------
+
+
+def test_reading_changes_no_byte_and_refuses_to_write(path):
+    make_ledger(path, 7)
+    before = path.read_bytes()
+    with read_store(path) as store:
+        assert [event.seq for event in store.events()] == list(range(7))
+        assert store.head() == verify_ledger(path).head
+        with pytest.raises(LedgerError, match="read-only"):
+            store.append([some_event(7)])
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir() if file.name.startswith("ledger.db-")] == []
+
+
+def test_a_reader_sees_what_a_writer_appends_beside_it(path):
+    with open_store(path) as writer, read_store(path) as reader:
+        writer.append(some_events(3))
+        assert reader.size == 3
+        writer.append(some_events(1, first=3))
+        assert reader.size == 4
+
+
+def test_reading_makes_no_ledger(path):
+    with pytest.raises(LedgerError, match="no such ledger"):
+        read_store(path)
+    path.write_text("text " * 1000)
+    with pytest.raises(LedgerError, match="not a ledger"):
+        read_store(path)
 
 
 # --- projections --------------------------------------------------------------------------------------
