@@ -175,17 +175,35 @@ def _median_us(executions: Sequence[Execution]) -> int | None:
 
 def _step_claims(timeline: Timeline, rules: WallTimeRules) -> Iterable[Claim]:
     """Productive or lost, and on top of it the excess of a step that took far too long."""
+    yield from _execution_claims(timeline.executions)
     median_us = timeline.step_us_median
+    if median_us is None:
+        return
     for execution in timeline.executions:
-        start_us, end_us = execution.start_us, execution.end_us
-        yield Claim("lost" if execution.is_lost else "productive", start_us, end_us)
-        if median_us is None or execution.is_first:
+        took_us = execution.end_us - execution.start_us
+        if execution.is_first or took_us <= median_us:
             continue
-        normal_us, took_us = start_us + median_us, end_us - start_us
-        if took_us > rules.stall_factor * median_us and took_us - median_us >= rules.stall_us_min:
-            yield Claim("stall", normal_us, end_us)
+        normal_us = execution.start_us + median_us
+        is_long = took_us - median_us >= rules.stall_us_min
+        if is_long and took_us > rules.stall_factor * median_us:
+            yield Claim("stall", normal_us, execution.end_us)
         elif rules.degraded_factor is not None and took_us > rules.degraded_factor * median_us:
-            yield Claim("degraded.excess", normal_us, end_us)
+            yield Claim("degraded.excess", normal_us, execution.end_us)
+
+
+def _execution_claims(executions: Sequence[Execution]) -> Iterable[Claim]:
+    """One claim for steps of one fate that follow each other without a gap: a run has millions of steps."""
+    held: Claim | None = None
+    for execution in executions:
+        state = "lost" if execution.is_lost else "productive"
+        if held and held.state == state and held.end_us == execution.start_us:
+            held = Claim(state, held.start_us, execution.end_us)
+            continue
+        if held:
+            yield held
+        held = Claim(state, execution.start_us, execution.end_us)
+    if held:
+        yield held
 
 
 def _last_end_before(timeline: Timeline, at_us: int) -> int | None:
@@ -205,7 +223,8 @@ def _start_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim
     for at, start in enumerate(starts):
         start_us = time_of(start)
         next_us = time_of(starts[at + 1]) if at + 1 < len(starts) else timeline.end_us
-        first_us = next((begin for begin in begins if begin >= start_us), None)
+        found = bisect.bisect_left(begins, start_us)
+        first_us = begins[found] if found < len(begins) else None
         if first_us is not None and (first_us <= next_us or start.kind == EventKind.RUN_START):
             yield Claim("warmup", start_us, first_us)
         else:
