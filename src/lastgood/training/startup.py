@@ -112,7 +112,7 @@ class Startup:
         supervisor = self._supervisor
         is_published = all(
             supervisor.workers[name].slot.generation == self._generation
-            and supervisor.workers[name].slot.view().published_step == 0
+            and supervisor.workers[name].slot.view().published_step >= 0
             for name in supervisor.serving
         )
         if is_published:

@@ -22,9 +22,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-CONTEXT, WIDTH, LAYERS, HEADS, BATCH = 64, 96, 2, 4, 8
+CONTEXT, WIDTH, LAYERS, HEADS, BATCH = 48, 64, 2, 4, 4
 TEXT_BYTES_MAX = 2_000_000
-SMALL_BUCKETS = {"bucket_cap_mb": 0.2}
+SMALL_BUCKETS = {"bucket_cap_mb": 0.1}
 """Several gradient buckets even in a small model, so that bucket layouts matter as they do in a large one."""
 
 
