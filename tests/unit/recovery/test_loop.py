@@ -147,6 +147,7 @@ def test_a_survivor_that_does_not_park_in_time_takes_everybody_out():
     assert s.said(m.Kill) == [m.Kill(("w0", "w1", "w3"))]
     assert s.said(m.RefillSpare) == [m.RefillSpare(3)]
     s.tell(*[m.WorkerGone(w) for w in ("w0", "w1", "w3")])
+    assert s.state.case.culprits == (2,)
     assert (s.phase, s.records("isolate")[0]["body"]["path"]) == (LoopPhase.RESTORING, "hard")
 
 
@@ -560,3 +561,16 @@ def test_steps_that_were_given_up_are_not_lost_twice():
     assert s.records("incident.close")[0]["body"]["lost_steps"] == 1
     s.recover(2, slot(9), slot(8))
     assert s.records("incident.close")[0]["body"]["lost_steps"] == 0
+
+
+def test_an_unkillable_word_about_a_process_that_was_not_killed_changes_nothing():
+    s = Scene()
+    before = s.state
+    s.tell(m.WorkerUnkillable("w0"))
+    assert (s.state, s.last) == (before, ())
+
+
+def test_progress_of_an_older_generation_does_not_count():
+    s = Scene().recover().tell(m.Progress(99, 1))
+    assert s.state.published_step == 10
+    assert s.tell(m.Progress(11, 2)).state.published_step == 11

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lastgood.recovery import messages as m
+from lastgood.recovery.policy import LoopPhase
 from lastgood.recovery.simulated.tape import FaultKind, SimulatedFault
 from lastgood.recovery.simulated.workers import Being, SimulatedWorker
 from lastgood.signals.reading import (
@@ -42,7 +43,7 @@ def strike(world: World, fault: SimulatedFault) -> None:
             raise_own(world, fault.rank, world.step + 1)
         case FaultKind.POISON:
             world.poisoned_steps.add(world.step + 2)
-        case FaultKind.NONFINITE:
+        case FaultKind.NONFINITE | FaultKind.NAN_GRADIENT:
             strike_nonfinite(world, fault)
         case FaultKind.DIVERGENCE:
             world.taint_count += 1
@@ -69,6 +70,17 @@ def strike(world: World, fault: SimulatedFault) -> None:
             world.stalls.add(fault.rank)
 
 
+def strike_due(world: World) -> None:
+    """Carries out the faults that are due at a step, in the order of the tape."""
+    while world.stepped and world.step >= (world.stepped[0].at_step or 0):
+        is_calm = world.state.phase is LoopPhase.RUNNING and (
+            world.state.crew.spares or not world.spare_count
+        )
+        if world.stepped[0].waits and not is_calm:
+            return
+        strike(world, world.stepped.pop(0))
+
+
 def strike_nonfinite(world: World, fault: SimulatedFault) -> None:
     """All ranks go wrong together in the next step; a check names that step some steps later."""
     if not world.is_stepping:
@@ -77,10 +89,12 @@ def strike_nonfinite(world: World, fault: SimulatedFault) -> None:
     for name in world.serving:
         world.workers[name].taint = world.taint_count
     first = world.step + 1
+    is_named = fault.kind is FaultKind.NAN_GRADIENT and world.size > 1
     verdict = Assessment(
         question=Question.CORRECTNESS,
         verdict=Verdict.FAILED,
         symptom=Symptom.NONFINITE,
+        culprits=(fault.rank,) if is_named else (),
         onset_us=world.kernel.now_us,
         first_divergent_step=first,
         evidence=("values went wrong on all ranks",),

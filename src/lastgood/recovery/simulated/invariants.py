@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lastgood.contract.taxonomy import DomainKind, EventKind
+from lastgood.fleet.inventory import Inventory, WorkerState
 from lastgood.recovery import messages as m
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.policy import LoopPhase
 from lastgood.recovery.simulated.workers import Being
-from lastgood.signals.reading import Question
+from lastgood.signals.reading import Question, Symptom
 
 if TYPE_CHECKING:
     from lastgood.recovery.simulated.world import World
@@ -33,6 +34,11 @@ class Invariants:
         """Begin with generation 1, which is assigned and runs."""
         self.world = world
         self.announced: set[str] = set()
+        self.inventory = Inventory()
+        """The pool by the rules of `fleet`, fed with what the loop was told and what it ordered."""
+        for rank, name in enumerate(world.serving):
+            self.inventory = self.inventory.launch(name, host="h").park(name)
+            self.inventory = self.inventory.activate(name, rank=rank)
         self.generation = 1
         self.plan: m.RestorePlan | None = None
         self.restored: dict[int, m.Restored] = {}
@@ -64,8 +70,35 @@ class Invariants:
 
     # --- what the loop is told --------------------------------------------------------------------
 
+    def launched(self, name: str) -> None:
+        """A spare is being started."""
+        self.inventory = self.inventory.launch(name, host="h")
+
+    def _end(self, name: str) -> None:
+        """A process has ended; the process table and the detector may both say so."""
+        if self.inventory.workers[name].state is not WorkerState.GONE:
+            self.inventory = self.inventory.end(name)
+
+    def _take_stock(self, observation: m.Observation) -> None:
+        """Moves a worker in the inventory, which refuses every move that is not legal."""
+        match observation:
+            case m.SpareReady(worker) | m.WorkerParked(worker, _):
+                self.inventory = self.inventory.park(worker)
+            case m.SpareLost(worker) | m.WorkerGone(worker):
+                self._end(worker)
+            case m.Assessed(assessment) if assessment.symptom is Symptom.PROCESS_EXIT:
+                for rank in assessment.culprits:
+                    self._end(self.world.serving[rank])
+            case m.WorkerUnkillable(worker):
+                if self.inventory.workers[worker].state is WorkerState.ACTIVE:
+                    self.inventory = self.inventory.suspect(worker)
+                self.inventory = self.inventory.quarantine(worker, evidence="held by the kernel")
+            case _:
+                pass
+
     def before_step(self, observation: m.Observation) -> None:
         """Remembers what the loop has been told."""
+        self._take_stock(observation)
         match observation:
             case m.Restored() if observation.generation == self.generation:
                 self.restored[observation.rank] = observation
@@ -166,6 +199,8 @@ class Invariants:
             self._taint_of(action.plan) not in self.told_taints,
             f"state {key} is restored although it was reported to be wrong",
         )
+        for rank, name in enumerate(action.workers):
+            self.inventory = self.inventory.activate(name, rank=rank)
         self.generation = action.generation
         self.plan = action.plan
         self.restored, self.replayed = {}, {}

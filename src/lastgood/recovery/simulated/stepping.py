@@ -72,6 +72,7 @@ def finish_step(world: World, step: int) -> None:
     """All ranks have published: progress, checks, and the next step."""
     world.step = step
     world.tell(m.Progress(step, world.generation))
+    breaking.strike_due(world)
     taints = {world.workers[w].taint for w in world.serving}
     reports = [
         StepReport(

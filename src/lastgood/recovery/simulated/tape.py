@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from lastgood.faults import spec as faults
+from lastgood.faults.tape import Tape
 from lastgood.recovery.policy import LoopPhase
 
 
@@ -22,6 +24,8 @@ class FaultKind(enum.StrEnum):
     EXCEPTION = "exception"
     POISON = "poison"
     """An exception that comes back in the same step for ever."""
+    NAN_GRADIENT = "nan_gradient"
+    """One rank's own gradient holds NaN; it is named, and all ranks went wrong with it."""
     NONFINITE = "nonfinite"
     """Wrong values on all ranks from some step on, noticed some steps later; nobody can be named."""
     DIVERGENCE = "divergence"
@@ -57,10 +61,50 @@ class SimulatedFault:
     kind: FaultKind
     at_us: int
     rank: int
+    at_step: int | None = None
+    """Instead of a time: once all ranks have published this step."""
+    waits: bool = False
+    """With `at_step`: only when the loop is running again and a spare is ready."""
     phase: LoopPhase | None = None
     delay_us: int = 0
     count: int = 1
     """How many replays differ, how many states back a snapshot is flipped."""
+
+
+_SHARED = {
+    faults.FaultKind.SIGKILL: FaultKind.KILL,
+    faults.FaultKind.SIGSTOP: FaultKind.HANG_STOPPED,
+    faults.FaultKind.EXCEPTION: FaultKind.EXCEPTION,
+    faults.FaultKind.NAN_GRADIENT: FaultKind.NAN_GRADIENT,
+    faults.FaultKind.FLIP_SNAPSHOT: FaultKind.FLIP_SLOT,
+    faults.FaultKind.TRUNCATE_SNAPSHOT: FaultKind.FLIP_SLOT,
+    faults.FaultKind.FLIP_PARAMETER: FaultKind.DIVERGENCE,
+}
+
+
+def from_shared_tape(tape: Tape) -> tuple[SimulatedFault, ...]:
+    """The faults of an event tape, the format that real injection plays too.
+
+    Faults at a fault domain are left out, and so are slow ranks: the loop records them and does nothing.
+    """
+    found: list[SimulatedFault] = []
+    for fault in tape.expanded():
+        kind = _SHARED.get(fault.kind)
+        if kind is None or fault.target.rank is None:
+            continue
+        is_oldest = fault.which is faults.Which.OLDEST
+        one = SimulatedFault(
+            kind=kind,
+            at_us=fault.when.t_us or 0,
+            at_step=fault.when.step,
+            waits=fault.when.after_recovered,
+            rank=fault.target.rank,
+            count=3 if kind is FaultKind.FLIP_SLOT and is_oldest else 1,
+        )
+        found.append(one)
+        if fault.then_sigkill:
+            found.append(replace(one, kind=FaultKind.KILL, count=1, waits=False))
+    return tuple(found)
 
 
 def draw_tape(rng: random.Random, *, world: int, horizon_us: int) -> tuple[SimulatedFault, ...]:  # noqa: TID251  a type

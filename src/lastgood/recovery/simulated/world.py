@@ -52,11 +52,14 @@ def simulated_policy() -> RecoveryPolicy:
 class World:
     """One run of the simulated job."""
 
-    def __init__(self, seed: int, *, tape: Sequence[SimulatedFault] | None = None) -> None:
-        """Draw the job and its faults from the seed."""
+    def __init__(
+        self, seed: int, *, tape: Sequence[SimulatedFault] | None = None, size: int | None = None
+    ) -> None:
+        """Draw the job and its faults from the seed; a tape and a number of ranks may be given instead."""
         self.kernel = Kernel(seed)
         rng = self.kernel.stream("job")
-        self.size = rng.choice([1, 2, 3, 4, 4, 4, 6])
+        drawn = rng.choice([1, 2, 3, 4, 4, 4, 6])
+        self.size = drawn if size is None else size
         self.spare_count = rng.choice([0, 1, 1, 2])
         self.step_us = rng.choice([100_000, 200_000, 400_000])
         self.knows_generations = rng.random() < 0.5
@@ -90,7 +93,8 @@ class World:
         self.taint_count = 0
         self.liveness = liveness.LivenessMemory()
         self.correctness = correctness.CorrectnessMemory(window_count=8)
-        self.pending = list(self.tape)
+        self.stepped = [fault for fault in self.tape if fault.at_step is not None]
+        self.pending = [fault for fault in self.tape if fault.at_step is None]
         self.armed: list[SimulatedFault] = []
         self.faults_left = len(self.tape)
         self.resumed_at_step: int | None = None
@@ -130,7 +134,11 @@ class World:
     def _is_over(self) -> bool:
         if self.state.phase is LoopPhase.ESCALATED:
             return True
-        if self.kernel.now_us < HORIZON_US or self.state.phase is not LoopPhase.RUNNING:
+        if (
+            self.stepped
+            or self.kernel.now_us < HORIZON_US
+            or self.state.phase is not LoopPhase.RUNNING
+        ):
             return False
         # A fault that waits for a phase that never comes is over too.
         return self.step >= (self.resumed_at_step or 0) + 8 and all(
@@ -197,6 +205,7 @@ class World:
 
     def _launch_spare(self) -> None:
         name = f"w{self.name_count}"
+        self.invariants.launched(name)
         self.name_count += 1
         ready_us = self.kernel.now_us + self.delay(500_000, 4_000_000)
         ready_us = max(ready_us, self.spares_late_until_us)
