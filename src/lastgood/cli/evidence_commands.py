@@ -153,10 +153,10 @@ def _make_report(ledger: Path, *, run: str | None, contract: Path | None) -> Rep
         events_of_run,
         last_instant_us,
     )
-    from lastgood.ledger.store import open_store
+    from lastgood.ledger.store import read_store
 
     declared = _contract(contract)
-    with open_store(ledger, create=False) as store:
+    with read_store(ledger) as store:
         head = store.head()
         chosen = chosen_run(store, run)
         events = events_of_run(store, chosen)

@@ -180,12 +180,21 @@ def _copy(read: IO[bytes], target: Path) -> None:
         shutil.copyfileobj(read, write, COPY_BYTES)
 
 
-def _neighbour(target: Path) -> Path:
+def check_target(target: Path) -> None:
+    """Refuse early what could not be written anyway: an existing path, a folder that is not there.
+
+    Raises:
+        BadInput: with the command that helps.
+    """
     _refuse_existing(target)
     if not target.parent.is_dir():
         raise BadInput(
             "no such folder", where=str(target.parent), next=f"run: mkdir -p {target.parent}"
         )
+
+
+def _neighbour(target: Path) -> Path:
+    check_target(target)
     return target.parent / f".{target.name}.{os.getpid()}.part"
 
 

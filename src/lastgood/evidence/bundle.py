@@ -27,7 +27,7 @@ from lastgood.evidence.assemble import (
 from lastgood.evidence.html import render_html
 from lastgood.evidence.manifest import SCHEMA, Manifest, describe_files, write_manifest
 from lastgood.evidence.report import Report, canonical_plain, figures_in
-from lastgood.ledger.store import open_store
+from lastgood.ledger.store import read_store
 from lastgood.ledger.tree_head import TreeHead
 
 
@@ -61,18 +61,16 @@ def write_bundle(
         BadInput: the target exists or cannot be written, or the ledger has no such run.
         LedgerError: the ledger cannot be opened or copied.
     """
+    archive.check_target(target)
     with tempfile.TemporaryDirectory(prefix="lastgood-bundle-") as name:
-        scratch, folder = Path(name), Path(name) / "bundle"
-        folder.mkdir()
+        folder = Path(name)
         _write_contract(contract, folder / archive.CONTRACT)
         declared = read_contract(
             folder / archive.CONTRACT, source=str(contract or archive.CONTRACT)
         )
         on_stage("copying the ledger")
-        with open_store(ledger, create=False) as store:
+        with read_store(ledger) as store:
             store.copy_to(folder / archive.LEDGER)
-        # A second copy is read, so that the bundled file stays untouched by the reading.
-        (scratch / archive.LEDGER).write_bytes((folder / archive.LEDGER).read_bytes())
         on_stage("computing the report")
         question = Question(
             run=run,
@@ -81,7 +79,7 @@ def write_bundle(
             version=version,
             command=f"lastgood recompute {target.name}",
         )
-        report, head, question = _compute(scratch / archive.LEDGER, declared, question, builders)
+        report, head, question = _compute(folder / archive.LEDGER, declared, question, builders)
         on_stage("drawing the page")
         (folder / archive.HEAD).write_text(head.to_note(), encoding="utf-8")
         (folder / archive.FIGURES).write_bytes(canonical_bytes(canonical_plain(report)) + b"\n")
@@ -119,7 +117,7 @@ def _write_contract(contract: Path | None, target: Path) -> None:
 def _compute(
     ledger: Path, contract: FailureContract, question: Question, builders: Builders
 ) -> tuple[Report, TreeHead, Question]:
-    with open_store(ledger, create=False) as store:
+    with read_store(ledger) as store:
         head = store.head()
         question = replace(question, run=chosen_run(store, question.run))
         events = events_of_run(store, question.run)

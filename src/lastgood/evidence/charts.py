@@ -9,6 +9,7 @@ Ink is `currentColor`, so that one picture serves the light page, the dark page 
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, Final
 
@@ -59,6 +60,7 @@ SERIES_COLOURS: Final = (BLUE, RED, GREEN, ORANGE)
 SERIES_SHAPES: Final = ("circle", "cross", "square", "triangle-up")
 
 
+@functools.lru_cache(maxsize=64)
 def chart_svg(chart: Chart, *, width_px: int = WIDE_PX) -> str:
     """One chart as an SVG element that scales with its container and carries its words for screen readers."""
     try:
@@ -71,10 +73,13 @@ def chart_svg(chart: Chart, *, width_px: int = WIDE_PX) -> str:
     return _embeddable(svg, alt=chart.alt)
 
 
-def chart_spec(chart: Chart, *, width_px: int = WIDE_PX) -> dict[str, Any]:
-    """The Vega-Lite spec of a chart, with its data inside."""
+def chart_spec(chart: Chart, *, width_px: int = WIDE_PX, validate: bool = False) -> dict[str, Any]:
+    """The Vega-Lite spec of a chart, with its data inside.
+
+    Checking it against the schema takes longer than drawing it, so the tests do that and a report does not.
+    """
     draw = {"strip": _strip, "waterfall": _waterfall, "line": _line}[chart.form]
-    spec = draw(chart, width_px).configure(**_config(width_px)).to_dict()
+    spec = draw(chart, width_px).configure(**_config(width_px)).to_dict(validate=validate)
     spec.pop("$schema", None)  # an address that no reader of the file needs
     return spec
 

@@ -1,28 +1,24 @@
-"""Incidents in a report: the answer at the top, the table of classes, and one card each.
+"""Incidents in a report: the answer at the top, and one card each.
 
-The same for every workload: what an incident is, is the ledger's business (`ledger.incident`). Medians stand in
-the tables because a mean of three durations says nothing; each incident's own times are on its card.
+The same for every workload: what an incident is, is the ledger's business (`ledger.incident`). The tables that
+count incidents are in `stops_part.py`.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from lastgood.base.figures import Figure, measured
+from lastgood.base.figures import measured
 from lastgood.contract.taxonomy import CountedClass, Symptom
 from lastgood.evidence.report import (
-    Cell,
     Check,
-    Column,
     FigureRow,
     Headline,
     IncidentCard,
     Moment,
     Note,
-    Table,
     Verification,
 )
 from lastgood.ledger.incident import Incident, is_accepted
@@ -55,6 +51,16 @@ SOURCE: Final = "events of the incident"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """One fault on purpose, from the log of whoever caused it, which no detector could read."""
+
+    fault: str
+    at_us: int | None = None
+    """Wall time at which it was carried out: the true onset."""
+    is_culprit_right: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drill:
     """What the records say about faults on purpose."""
 
@@ -62,6 +68,9 @@ class Drill:
     """The run was broken on purpose, so an incident counts as injected unless its records deny it."""
     missed: tuple[str, ...] = ()
     """Injections on record that no incident belongs to: what the detectors did not see."""
+
+    injections: Mapping[str, Injection] = field(default_factory=dict)
+    """Incident -> what caused it, where somebody recorded it afterwards."""
 
     def covers(self, incident: Incident) -> bool:
         """True when this incident is the result of an injection."""
@@ -174,140 +183,9 @@ def _state(good: int, count: int, faults: Sequence[Incident]) -> str:
     return "unknown" if good + sum(i.is_open for i in faults) >= count else "not_held"
 
 
-def class_table(
-    incidents: Sequence[Incident], *, exposure: Figure, as_of_us: int, rule: str
-) -> Table:
-    """Count, exposure, ranks and medians for each class; correlated incidents again as a view of their own."""
-    columns = (
-        Column(title="Class", is_number=False),
-        Column(title="Count"),
-        Column(title="At risk", unit="device-h"),
-        Column(title="Ranks hit"),
-        Column(title="Detect", unit="s"),
-        Column(title="Diagnose", unit="s"),
-        Column(title="Recover", unit="s"),
-        Column(title="Blast radius", unit="ranks"),
-        Column(title="Lost steps"),
-        Column(title="Lost time", unit="device-s"),
-    )
-    rows = tuple(
-        _class_row(title, _of_class(incidents, name), exposure=exposure, as_of_us=as_of_us)
-        for name, title in CLASS_TITLES.items()
-    )
-    note = (
-        "Detect, diagnose and recover are medians, blast radius is the largest, lost steps and lost time are sums. "
-        f"Correlated incidents also stand in their class. Counted by the rule {rule}."
-    )
-    return Table(name="classes", title="Stops by class", columns=columns, rows=rows, note=note)
-
-
-def _of_class(incidents: Sequence[Incident], name: str) -> list[Incident]:
-    if name == CountedClass.CORRELATED:
-        return [i for i in incidents if i.correlated]
-    return [i for i in incidents if i.class_ == name]
-
-
-def _class_row(
-    title: str, members: Sequence[Incident], *, exposure: Figure, as_of_us: int
-) -> tuple[Cell, ...]:
-    count = len(members)
-
-    def number(name: str, value: float | None, unit: str, *, n: int | None = None) -> Figure:
-        return measured(name, value, unit, source="incidents of the ledger", n=n, as_of_us=as_of_us)
-
-    def median(name: str, take: Callable[[Incident], int | None]) -> Cell:
-        values = known(members, take)
-        return (
-            number(
-                f"{name} median",
-                round(statistics.median(values)) if values else None,
-                "us",
-                n=len(values),
-            )
-            if count
-            else None
-        )
-
-    def total(name: str, take: Callable[[Incident], int | None], unit: str) -> Cell:
-        values = known(members, take)
-        return number(name, sum(values) if values else None, unit, n=len(values)) if count else None
-
-    ranks = {rank for i in members for rank in i.ranks}
-    radii = known(members, lambda i: i.blast_radius)
-    return (
-        title,
-        number("count", count, "", n=count),
-        exposure,
-        number("ranks hit", len(ranks), "") if count else None,
-        median("detection", lambda i: i.detect_us),
-        median("diagnosis", lambda i: i.diagnose_us),
-        median("recovery", lambda i: i.recover_us),
-        number("blast radius", max(radii, default=None), "ranks", n=len(radii)) if count else None,
-        total("lost steps", lambda i: i.lost_steps, ""),
-        total("lost device time", lambda i: i.lost_device_us, "us"),
-    )
-
-
 def known(incidents: Sequence[Incident], take: Callable[[Incident], int | None]) -> list[int]:
     """The values that are on record, without the open ones: an unfinished duration is only a lower bound."""
     return [value for i in incidents if (value := take(i)) is not None]
-
-
-def stops_table(
-    incidents: Sequence[Incident],
-    *,
-    stopped_us: tuple[int, int],
-    mtti: Figure | str,
-    as_of_us: int,
-) -> Table:
-    """Planned and unexpected stops apart: neither may hide in the other's average."""
-    rows = []
-    for title, is_planned, down_us in (
-        ("planned", True, stopped_us[0]),
-        ("unexpected", False, stopped_us[1]),
-    ):
-        members = [i for i in incidents if i.is_planned is is_planned]
-        lost = known(members, lambda i: i.lost_device_us)
-
-        def number(name: str, value: int | None, unit: str, n: int | None = None) -> Figure:
-            return measured(
-                name,
-                value,
-                unit,
-                source="incidents and wall time of the ledger",
-                n=n,
-                as_of_us=as_of_us,
-            )
-
-        rows.append(
-            (
-                title,
-                number(f"{title} stops", len(members), "", len(members)),
-                number(f"{title} still open", sum(i.is_open for i in members), ""),
-                number(f"{title} time stopped", down_us, "us"),
-                number(
-                    f"{title} lost device time",
-                    sum(lost) if lost else (0 if not members else None),
-                    "us",
-                    len(lost),
-                ),
-                None if is_planned else mtti,
-            )
-        )
-    columns = (
-        Column(title="Stops", is_number=False),
-        Column(title="Count"),
-        Column(title="Still open"),
-        Column(title="Time stopped", unit="s"),
-        Column(title="Lost time", unit="device-s"),
-        Column(title="Mean time between"),
-    )
-    return Table(
-        name="planned-unexpected",
-        title="Planned and unexpected stops",
-        columns=columns,
-        rows=tuple(rows),
-    )
 
 
 def incident_cards(
@@ -327,9 +205,9 @@ def _card(number: int, incident: Incident, drill: Drill, as_of_us: int) -> Incid
         id=incident.id,
         title=title_of(incident),
         is_injected=drill.covers(incident),
-        facts=_facts(incident),
+        facts=_facts(incident, drill.injections.get(incident.id)),
         moments=_moments(incident),
-        figures=_figures(incident, as_of_us),
+        figures=_figures(incident, drill.injections.get(incident.id), as_of_us),
         verification=Verification(
             test=check.test, result=check.result, evidence=check.evidence or ""
         )
@@ -374,12 +252,19 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in folded)
 
 
-def _facts(incident: Incident) -> tuple[tuple[str, str], ...]:
+def _facts(incident: Incident, injection: Injection | None) -> tuple[tuple[str, str], ...]:
     shared = [f"{d.kind} {d.id}" for d in incident.domain if d.kind != "rank"]
     by = ", ".join(f"{d.kind} {d.id}" for d in incident.correlated_by)
     status = incident.cause_status or "unknown"
-    cause = f"{incident.cause} ({status})" if incident.cause else "not known"
+    is_known = incident.cause is not None and incident.cause != "unknown"
+    cause = f"{incident.cause} ({status})" if is_known else "not known"
+    injected: tuple[tuple[str, str], ...] = ()
+    if injection is not None:
+        injected = (("Injected fault", injection.fault),)
+        if injection.is_culprit_right is not None:
+            injected += (("Right rank named", "yes" if injection.is_culprit_right else "no"),)
     return (
+        *injected,
         ("Class", CLASS_TITLES.get(incident.class_ or "", incident.class_ or "not stated")),
         ("Symptom", (incident.symptom or "not stated").replace("_", " ")),
         ("Cause", cause),
@@ -405,37 +290,45 @@ def _moments(incident: Incident) -> tuple[Moment, ...]:
             name=name,
             at_us=at_us,
             since_onset_us=None if at_us is None or begin_us is None else at_us - begin_us,
+            # A restore that failed goes back to diagnosis: the ledger gives the last of each.
+            detail="last of several"
+            if at_us is not None and _is_repeated(stamps, name, at_us)
+            else "",
         )
         for name, at_us in stamps
     )
 
 
-def _figures(incident: Incident, as_of_us: int) -> tuple[FigureRow, ...]:
+def _is_repeated(stamps: Sequence[tuple[str, int | None]], name: str, at_us: int) -> bool:
+    """True when something that should follow lies before it."""
+    names = [stamp[0] for stamp in stamps]
+    following = stamps[names.index(name) + 1 :]
+    return any(other_us is not None and other_us < at_us for _, other_us in following)
+
+
+def _figures(
+    incident: Incident, injection: Injection | None, as_of_us: int
+) -> tuple[FigureRow, ...]:
+    since_us = None
+    if injection and injection.at_us is not None and incident.detected_us is not None:
+        since_us = incident.detected_us - injection.at_us
+    injected = (("Detected after the injection", "detection after injection", since_us, "us"),)
     rows = (
-        ("Detection", "detection", incident.detect_us, "us", ""),
-        ("Diagnosis", "diagnosis", incident.diagnose_us, "us", ""),
-        ("Isolation", "isolation", incident.isolate_us, "us", ""),
-        ("Recovery", "recovery", incident.recover_us, "us", ""),
-        ("Verification", "verification", incident.verify_us, "us", ""),
-        ("Blast radius", "blast radius", incident.blast_radius, "ranks", ""),
-        (
-            "Lost steps",
-            "lost steps",
-            incident.lost_steps,
-            "",
-            "the replayed step is not one of them",
-        ),
-        ("Lost device time", "lost device time", incident.lost_device_us, "us", ""),
-        ("Age of the restored state", "checkpoint age", incident.checkpoint_age_us, "us", ""),
-        ("First divergent step", "first divergent step", incident.first_divergent_step, "", ""),
+        ("Detection", "detection", incident.detect_us, "us"),
+        *(injected if injection is not None else ()),
+        ("Diagnosis", "diagnosis", incident.diagnose_us, "us"),
+        ("Isolation", "isolation", incident.isolate_us, "us"),
+        ("Recovery", "recovery", incident.recover_us, "us"),
+        ("Verification", "verification", incident.verify_us, "us"),
+        ("Blast radius", "blast radius", incident.blast_radius, "ranks"),
+        ("Lost steps", "lost steps", incident.lost_steps, ""),
+        ("Lost device time", "lost device time", incident.lost_device_us, "us"),
+        ("Age of the restored state", "checkpoint age", incident.checkpoint_age_us, "us"),
+        ("First divergent step", "first divergent step", incident.first_divergent_step, ""),
     )
     return tuple(
-        FigureRow(
-            label=label,
-            figure=measured(name, value, unit, source=SOURCE, as_of_us=as_of_us),
-            note=note if value is not None else "",
-        )
-        for label, name, value, unit, note in rows
+        FigureRow(label=label, figure=measured(name, value, unit, source=SOURCE, as_of_us=as_of_us))
+        for label, name, value, unit in rows
     )
 
 

@@ -23,7 +23,7 @@ from lastgood.evidence.bundle import read_contract
 from lastgood.evidence.html import render_html, without_charts
 from lastgood.evidence.manifest import Manifest, Mismatch, first_wrong_file, read_manifest
 from lastgood.evidence.report import Report, figures_in, plain
-from lastgood.ledger.store import open_store
+from lastgood.ledger.store import read_store
 from lastgood.ledger.tree_head import TreeHead, parse_note
 from lastgood.ledger.verify import verify_ledger
 
@@ -107,7 +107,7 @@ def _ledger_mismatch(folder: Path, head: TreeHead) -> Mismatch | None:
 
 def _recompute(folder: Path, manifest: Manifest, head: TreeHead, builders: Builders) -> Report:
     contract = read_contract(folder / archive.CONTRACT, source=archive.CONTRACT)
-    with open_store(folder / archive.LEDGER, create=False) as store:
+    with read_store(folder / archive.LEDGER) as store:
         events = events_of_run(
             store, chosen_run(store, manifest.run) if manifest.run is not None else None
         )

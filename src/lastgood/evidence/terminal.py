@@ -119,7 +119,10 @@ class _Page:
         label_width = min(34, max(len(row.label) for row in rows))
         for row in rows:
             self.line(f"{row.label:<{label_width}}  {_value(row)}")
-            detail = "; ".join(part for part in (row.note, wording.detail_text(row.figure)) if part)
+            told = (
+                wording.interval_text(row.figure) if row.is_key else wording.detail_text(row.figure)
+            )
+            detail = "; ".join(part for part in (row.note, told) if part)
             if detail:
                 self.line(detail, "dim", indent=4)
 
@@ -137,14 +140,16 @@ class _Page:
             )
 
     def table(self, table: Table) -> None:
-        """A table as it is, turned, or as records: the first form that fits."""
+        """A table as it is, turned, or as records: the first form that fits. One kind for all goes to the title."""
         self.line()
-        self.line(table.title, "bold")
-        heads = [_head(table, index) for index in range(len(table.columns))]
+        kinds = {kind for i in range(len(table.columns)) if (kind := wording.column_kind(table, i))}
+        shared = kinds.pop() if len(kinds) == 1 else ""
+        self.line(f"{table.title} ({shared})" if shared else table.title, "bold")
+        heads = [_head(table, index, shared) for index in range(len(table.columns))]
         body = [[_with_kind(cell) for cell in row] for row in wording.table_texts(table)]
         numbers = [column.is_number for column in table.columns]
-        grid = [[" ".join(part for part in head if part) for head in heads], *body]
-        turned = [list(column) for column in zip(*grid, strict=True)]
+        flat = [", ".join(part for part in head if part) for head in heads]
+        turned = [list(column) for column in zip(flat, *body, strict=True)]
         if _grid_width([[max(head, key=len) for head in heads], *body]) <= self.width:
             self._grid(["\n".join(part for part in head if part) for head in heads], body, numbers)
         elif _grid_width(turned) <= self.width:
@@ -152,7 +157,7 @@ class _Page:
         else:
             for row in body:
                 self.line(row[0], "bold")
-                self.pairs(zip(grid[0][1:], row[1:], strict=True), indent=2)
+                self.pairs(zip(flat[1:], row[1:], strict=True), indent=2)
         if table.note:
             self.line(table.note, "dim")
 
@@ -249,9 +254,10 @@ def _value(row: FigureRow) -> str:
     return f"{wording.value_text(row.figure)} {wording.kind_text(row.figure)}".rstrip()
 
 
-def _head(table: Table, index: int) -> tuple[str, str, str]:
+def _head(table: Table, index: int, shared: str) -> tuple[str, str, str]:
+    """Title, unit and kind of a column; the kind only where the title of the table does not say it."""
     column = table.columns[index]
-    return column.title, column.unit, wording.column_kind(table, index) or ""
+    return column.title, column.unit, "" if shared else wording.column_kind(table, index) or ""
 
 
 def _with_kind(cell: wording.CellText) -> str:

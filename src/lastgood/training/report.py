@@ -10,30 +10,24 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lastgood.base.canonical import float_from_hex
-from lastgood.base.errors import LastgoodError
-from lastgood.base.figures import FigureKind, measured
-from lastgood.base.units import US_PER_S, format_bytes, format_duration
+from lastgood.base.figures import measured
+from lastgood.base.units import format_bytes, format_duration
 from lastgood.contract.load import contract_digest
 from lastgood.contract.model import FailureContract
-from lastgood.contract.taxonomy import EventKind, Symptom
+from lastgood.contract.taxonomy import EventKind
 from lastgood.evidence.contract_part import contract_section, duties_section
 from lastgood.evidence.incident_part import (
     Drill,
-    class_table,
+    Injection,
     headline,
     incident_cards,
-    ranks_text,
-    stops_table,
 )  # fmt: skip
 from lastgood.evidence.objectives_part import objectives_section
 from lastgood.evidence.quality_part import quality_section
 from lastgood.evidence.report import (
     Cell,
-    Chart,
     Check,
     Column,
-    Data,
     FigureRow,
     Headline,
     Note,
@@ -41,19 +35,16 @@ from lastgood.evidence.report import (
     Table,
     Words,
 )  # fmt: skip
-from lastgood.evidence.time_part import POINT_COUNT_MAX, key_figures, thinned, time_section
+from lastgood.evidence.stops_part import class_table, stops_table
+from lastgood.evidence.time_part import key_figures, time_section
 from lastgood.ledger.ettr import RunTimes, measure_run
 from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.incident import LINKS
-from lastgood.ledger.timeline import read_timeline
-from lastgood.ledger.walltime import WallState, WallTimeRules
+from lastgood.ledger.walltime import WallState
+from lastgood.training.report_steps import integer, of_run, steps_section
 
 DRILL_MODES: Final = frozenset(("demo", "drill"))
 """Modes of a run whose faults were caused on purpose."""
-ALERTS: Final = (
-    Symptom.NONFINITE, Symptom.NUMERIC_JUMP, Symptom.REPLICA_DIVERGENCE, Symptom.SNAPSHOT_MISMATCH, Symptom.REPLAY_MISMATCH,
-)  # fmt: skip
-"""Symptoms that say the numbers are wrong, not that something stopped."""
 
 
 def build_section(
@@ -85,7 +76,7 @@ def build_section(
             time_section(times, is_injected=drill.is_injected),
             objectives_section(contract, times, is_injected=drill.is_injected),
             _incidents(times, drill),
-            _steps(events, run, times),
+            steps_section(events, run, times),
             _run(events, run, contract),
             contract_section(contract),
             duties_section(contract),
@@ -99,39 +90,46 @@ def _newest_run(events: Sequence[Event]) -> str | None:
     return max(starts)[1] if starts else None
 
 
-def _of(events: Sequence[Event], run: str, kind: str) -> list[Event]:
-    return [event for event in in_effect(events) if event.run == run and event.kind == kind]
-
-
 def _drill(events: Sequence[Event], run: str, times: RunTimes) -> Drill:
     """Injected when the run says so, or when any of its incidents does."""
-    started = _of(events, run, EventKind.RUN_START)
+    started = of_run(events, run, EventKind.RUN_START)
     said = any(e.body.get("injected") is True or e.body.get("mode") in DRILL_MODES for e in started)
-    missed = [
-        str(e.body.get("fault", "an injected fault"))
-        for e in _of(events, run, EventKind.ANNOTATION)
-        if e.body.get("injected") is True and e.incident is None
-    ]
+    noted = [e for e in of_run(events, run, EventKind.ANNOTATION) if e.body.get("injected") is True]
+    missed = [_injection(e).fault for e in noted if e.incident is None]
     return Drill(
-        is_injected=said or bool(missed) or any(i.injected for i in times.incidents),
+        is_injected=said or bool(noted) or any(i.injected for i in times.incidents),
         missed=tuple(missed),
+        injections={e.incident: _injection(e) for e in noted if e.incident is not None},
+    )
+
+
+def _injection(event: Event) -> Injection:
+    """What the injector's log said about one fault, as it was recorded after the run."""
+    body = event.body
+    name, kind = body.get("fault", "an injected fault"), body.get("fault_kind")
+    right = body.get("culprit_right")
+    return Injection(
+        fault=f"{name} ({str(kind).replace('_', ' ')})" if kind and kind != name else str(name),
+        at_us=integer(body.get("injected_wall_us")),
+        is_culprit_right=right if isinstance(right, bool) else None,
     )
 
 
 def _ending(events: Sequence[Event], run: str, times: RunTimes) -> str:
-    ended = _of(events, run, EventKind.RUN_END)
+    ended = of_run(events, run, EventKind.RUN_END)
     wall = format_duration(times.wall.window_us)
     if not ended:
         return f"the run has been going for {wall} and has no end on record"
-    result = str(ended[-1].body.get("result", "ended")).replace("_", " ")
-    return f"the run ended after {wall} ({result})"
+    body = ended[-1].body
+    result = body.get("result") or f"exit code {body.get('exit_code', 'not recorded')}"
+    return f"the run ended after {wall} ({str(result).replace('_', ' ')})"
 
 
 def _extra_checks(events: Sequence[Event], run: str, drill: Drill) -> tuple[Check, ...]:
     """Whether the final weights equal those of an undisturbed twin, where somebody compared or had to."""
     twins = [
         e.body["twin"]
-        for e in _of(events, run, EventKind.ANNOTATION)
+        for e in of_run(events, run, EventKind.ANNOTATION)
         if e.body.get("twin") in {"equal", "different"}
     ]
     question = "Final weights"
@@ -198,7 +196,7 @@ def _stops(times: RunTimes, drill: Drill) -> Section:
             class_table(times.incidents, exposure=times.exposure.figure(), as_of_us=wall.as_of_us, rule=str(LINKS)),
             stops_table(
                 times.incidents, stopped_us=(wall.totals_us[WallState.PLANNED], down_us),
-                mtti="injected, so no rate" if drill.is_injected else times.mean_time_to_interruption, as_of_us=wall.as_of_us,
+                mtti="none, injected" if drill.is_injected else times.mean_time_to_interruption, as_of_us=wall.as_of_us,
             ),
         ),
     )  # fmt: skip
@@ -213,163 +211,21 @@ def _incidents(times: RunTimes, drill: Drill) -> Section:
     if not cards:
         notes.append(Note(text="No incident is on record."))
     lead = (
-        "Each incident from its onset to its close. The durations are measured from its own events."
+        "Each incident from its onset to its close. Its durations are measured, from its own events; lost steps do not count the step that was replayed to verify."
         if cards
         else ""
     )
     return Section(name="incidents", title="Incidents", lead=lead, cards=cards, notes=tuple(notes))
 
 
-def _steps(events: Sequence[Event], run: str, times: RunTimes) -> Section:
-    """Step times, checkpoints and numerical-integrity alerts."""
-    wall = times.wall
-    source = "step and checkpoint events"
-    committed = _of(events, run, EventKind.CHECKPOINT_COMMIT)
-    failed = _of(events, run, EventKind.CHECKPOINT_FAIL)
-    trusted = [
-        e for e in _of(events, run, EventKind.STATE_TRUST) if e.body.get("state") == "verified"
-    ]
-    newest = trusted[-1].body if trusted else {}
-    rows = (
-        ("Median step time", "step time", wall.step_us_median, "us", wall.accepted_steps),
-        ("Checkpoints committed", "checkpoints", len(committed), "", None),
-        ("Checkpoints failed", "checkpoints failed", len(failed), "", None),
-        (
-            "Time blocked by checkpoints",
-            "checkpoint overhead",
-            wall.totals_us[WallState.CHECKPOINT_BLOCKING],
-            "us",
-            None,
-        ),
-        (
-            "Newest verified state",
-            "newest verified state",
-            _integer(newest.get("step")),
-            "",
-            len(trusted),
-        ),
-    )
-    figures = tuple(
-        FigureRow(
-            label=label, figure=measured(name, value, unit, source=source, n=n, as_of_us=wall.as_of_us),
-            note=f"step, in tier {newest['tier']}" if name == "newest verified state" and newest.get("tier") else "",
-        )
-        for label, name, value, unit, n in rows
-    )  # fmt: skip
-    charts = tuple(
-        chart
-        for chart in (_step_time_chart(events, run, wall.as_of_us), _loss_chart(events, run))
-        if chart
-    )
-    return Section(
-        name="steps",
-        title="Steps and states",
-        figures=figures,
-        charts=charts,
-        tables=(_alerts(times),),
-    )
-
-
-def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _alerts(times: RunTimes) -> Table:
-    """Numerical-integrity alerts by symptom, with what came of them."""
-    rows: list[tuple[Cell, ...]] = []
-    for symptom in ALERTS:
-        members = [i for i in times.incidents if i.symptom == symptom]
-        verified = sum(i.verified_us is not None for i in members)
-
-        def count(name: str, value: int) -> Cell:
-            return measured(
-                name, value, "", source="incidents of the ledger", as_of_us=times.wall.as_of_us
-            )
-
-        ranks = sorted({rank for i in members for rank in i.ranks})
-        rows.append(
-            (
-                symptom.replace("_", " "),
-                count(f"{symptom} alerts", len(members)),
-                count(f"{symptom} verified", verified),
-                ranks_text(ranks) if members else None,
-            )
-        )
-    columns = (
-        Column(title="Alert", is_number=False), Column(title="Count"), Column(title="Closed by a verified restore"), Column(title="Ranks", is_number=False),
-    )  # fmt: skip
-    return Table(
-        name="alerts", title="Numerical-integrity alerts", columns=columns, rows=tuple(rows)
-    )
-
-
-def _step_time_chart(events: Sequence[Event], run: str, as_of_us: int) -> Chart | None:
-    own = [e for e in in_effect(events) if e.run == run]
-    executions = read_timeline(own, as_of_us=as_of_us, rules=WallTimeRules()).executions
-    if not executions:
-        return None
-    # Lost executions are few and are what a reader looks for: only the others are thinned.
-    shown = [
-        *thinned([e for e in executions if not e.is_lost], POINT_COUNT_MAX),
-        *[e for e in executions if e.is_lost][:POINT_COUNT_MAX],
-    ]
-    rows = tuple(
-        (e.step, (e.end_us - e.start_us) / US_PER_S, "lost" if e.is_lost else "accepted")
-        for e in shown
-    )
-    lost = sum(row[2] == "lost" for row in rows)
-    caption = (
-        "The time of each step, from the end of the one before."
-        if len(shown) == len(executions)
-        else (f"{len(shown)} of {len(executions)} executions, evenly picked.")
-    )
-    return Chart(
-        name="step-time", title="Step time", form="line", caption=caption,
-        alt=f"Time per step over {len(executions)} executions, {lost} of them lost.",
-        data=Data(
-            kind=FigureKind.MEASURED, rows=rows,
-            columns=(Column(title="step"), Column(title="step time", unit="s"), Column(title="Execution", is_number=False)),
-        ),
-    )  # fmt: skip
-
-
-def _loss_chart(events: Sequence[Event], run: str) -> Chart | None:
-    """The loss per step, where the step events carry it; a step that ran again shows its last value."""
-    losses: dict[int, float] = {}
-    for event in _of(events, run, EventKind.STEP):
-        values, first = event.body.get("loss"), _integer(event.body.get("first"))
-        if isinstance(values, list) and first is not None:
-            losses.update(
-                {
-                    first + i: number
-                    for i, value in enumerate(values)
-                    if (number := _number(value)) is not None
-                }
-            )
-    if not losses:
-        return None
-    rows = tuple(thinned(sorted(losses.items()), POINT_COUNT_MAX))
-    return Chart(
-        name="loss", title="Loss", form="line", alt=f"Loss over {len(losses)} steps.",
-        data=Data(kind=FigureKind.MEASURED, rows=rows, columns=(Column(title="step"), Column(title="loss"))),
-    )  # fmt: skip
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float_from_hex(value) if isinstance(value, str) else float(value)
-    except (LastgoodError, TypeError, ValueError):
-        return None
-    return (
-        number if number - number == 0 else None
-    )  # neither NaN nor infinite: a chart cannot show those
-
-
 def _run(events: Sequence[Event], run: str, contract: FailureContract) -> Section:
     """What ran, where, under which versions, and each attempt."""
-    started = _of(events, run, EventKind.RUN_START)
+    started = of_run(events, run, EventKind.RUN_START)
     body = started[-1].body if started else {}
-    versions = started[-1].versions if started else {}
+    # The first event may come from a process that does not know them all yet.
+    versions = next(
+        (e.versions for e in reversed(in_effect(events)) if e.run == run and e.versions), {}
+    )
     words = [
         Words(
             title="Command",
@@ -392,7 +248,7 @@ def _run(events: Sequence[Event], run: str, contract: FailureContract) -> Sectio
             sentences=((started[-1].topology if started else None) or "not recorded",),
         ),
     ]
-    if _integer(body.get("state_bytes")) is not None:
+    if integer(body.get("state_bytes")) is not None:
         words.append(
             Words(
                 title="State of a rank",
@@ -410,8 +266,8 @@ def _run(events: Sequence[Event], run: str, contract: FailureContract) -> Sectio
 
 def _attempts(events: Sequence[Event], run: str) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    ends = {e.attempt: e for e in _of(events, run, EventKind.ATTEMPT_END)}
-    begins = _of(events, run, EventKind.ATTEMPT_START)
+    ends = {e.attempt: e for e in of_run(events, run, EventKind.ATTEMPT_END)}
+    begins = of_run(events, run, EventKind.ATTEMPT_START)
     for event in begins:
         end = ends.get(event.attempt)
         lasted = measured(
@@ -422,7 +278,7 @@ def _attempts(events: Sequence[Event], run: str) -> Table:
         )
         world = measured(
             f"attempt {event.attempt} ranks",
-            _integer(event.body.get("world")),
+            integer(event.body.get("world")),
             "",
             source="attempt events",
         )
@@ -443,5 +299,8 @@ def _contract_notes(body: dict[str, Any], contract: FailureContract) -> tuple[No
     started_under, judged_by = body.get("contract_digest"), contract_digest(contract)
     if not isinstance(started_under, str) or started_under == judged_by:
         return ()
+    if body.get("contract_assumed") is True:
+        text = f"The run itself assumed a contract too ({started_under[:12]}), with other values than the one here ({judged_by[:12]})."
+        return (Note(text=text),)
     text = f"The run was started under contract {started_under[:12]} and is judged here by {judged_by[:12]}: pass the right one with --contract."
     return (Note(level="warning", text=text),)

@@ -29,6 +29,11 @@ def test_a_chart_is_well_formed_and_says_in_words_what_it_shows(make):
 
 
 @CHARTS
+def test_a_spec_obeys_the_schema_of_vega_lite(make):
+    assert chart_spec(make(), validate=True) == chart_spec(make())
+
+
+@CHARTS
 def test_a_chart_needs_no_script_and_no_address(make):
     svg = chart_svg(make())
     assert not re.search(r"<script|https?://|<image|<foreignObject", svg)

@@ -7,12 +7,12 @@ import pytest
 from lastgood.base.figures import measured
 from lastgood.evidence.incident_part import (
     Drill,
-    class_table,
     headline,
     incident_cards,
     ranks_text,
     title_of,
 )
+from lastgood.evidence.stops_part import class_table
 from lastgood.ledger.event import Verification
 from lastgood.ledger.incident import Incident
 
@@ -119,6 +119,22 @@ def test_the_title_says_what_was_seen(symptom, ranks, title):
 
 def test_a_symptom_with_braces_is_printed_as_it_is():
     assert title_of(incident(symptom="odd {x} thing", ranks=())) == "Odd {x} thing"
+
+
+def test_a_moment_that_came_again_after_the_next_one_says_so():
+    card = incident_cards([incident(diagnosed_us=9)], drill=Drill(), as_of_us=9)[0]
+    assert {m.name: m.detail for m in card.moments if m.detail} == {"diagnose": "last of several"}
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [(None, "not known"), ("unknown", "not known"), ("gpu.memory", "gpu.memory (supported)")],
+)
+def test_a_cause_comes_with_how_well_it_is_known(cause, said):
+    card = incident_cards(
+        [incident(cause=cause, cause_status="supported")], drill=Drill(), as_of_us=9
+    )[0]
+    assert dict(card.facts)["Cause"] == said
 
 
 def test_an_open_incident_warns_that_its_times_are_lower_bounds():

@@ -104,6 +104,21 @@ def test_an_injection_that_no_detector_saw_is_counted_against_detection():
     assert any("SIGSTOP of rank 3" in note.text for note in part(section, "incidents").notes)
 
 
+def test_an_injection_on_record_gives_its_card_the_true_latency():
+    record = sample_run.Recorder(events=sample_run.five_faults())
+    record.now_us = record.events[-1].t_observed_us
+    detected = next(e for e in record.events if e.kind == "detect")
+    record.add(
+        "annotation", links={"incident": detected.incident},
+        body={"injected": True, "fault": "kill-2", "fault_kind": "process_kill", "culprit_right": True,
+              "injected_wall_us": detected.t_observed_us - 70_000},
+    )  # fmt: skip
+    card = part(section_of(record.events), "incidents").cards[0]
+    assert dict(card.facts)["Injected fault"] == "kill-2 (process kill)"
+    assert dict(card.facts)["Right rank named"] == "yes"
+    assert {r.label: r.figure.value for r in card.figures}["Detected after the injection"] == 70_000
+
+
 def test_a_run_without_faults_says_so_and_claims_nothing():
     said = section_of(sample_run.undisturbed()).headline
     assert said.state == "nothing"
@@ -195,7 +210,7 @@ def test_an_injected_run_is_labelled_and_gets_no_rate(five):
     assert "mean time to interruption" not in {f.name for _, f in figures_in_section(five)}
     assert (
         cells(five, "stops", "planned-unexpected")["unexpected"]["Mean time between"]
-        == "injected, so no rate"
+        == "none, injected"
     )
 
 
@@ -286,6 +301,39 @@ def test_losses_are_drawn_where_the_steps_carry_them():
     record.end()
     chart = next(c for c in part(section_of(record.events), "steps").charts if c.name == "loss")
     assert chart.data.rows == ((1, 2.5),)
+
+
+@pytest.mark.parametrize(
+    ("is_bitwise", "noise", "note"),
+    [(True, 0.0, "bit for bit"), (False, 1e-7, "within this noise")],
+)
+def test_the_noise_of_a_repeated_step_is_printed(is_bitwise, noise, note):
+    record = sample_run.Recorder(events=sample_run.undisturbed(), run="quiet-1")
+    record.add(
+        "annotation",
+        body={
+            "is_bitwise": is_bitwise,
+            "noise": noise.hex(),
+            "step": 2,
+            "text": "one step run twice",
+        },
+    )
+    row = next(
+        r
+        for r in part(section_of(record.events), "steps").figures
+        if r.label == "Noise of a repeated step"
+    )
+    assert row.figure.value == noise
+    assert note in row.note
+
+
+def test_the_versions_are_those_that_the_run_knew_last():
+    events = sample_run.five_faults()
+    import msgspec
+
+    events[0] = msgspec.structs.replace(events[0], versions={})
+    words = {w.title: w.sentences for w in part(section_of(events), "run").words}
+    assert words["Versions"] == ("lastgood 0.1.0, python 3.11.7, torch 2.13.0+cpu",)
 
 
 def test_numerical_alerts_are_counted_by_symptom(five):

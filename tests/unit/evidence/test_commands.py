@@ -1,0 +1,146 @@
+"""The three commands: what goes to stdout and stderr, and with which exit code."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.evidence import sample_run
+
+from lastgood.contract.starter import starter_text
+from lastgood.evidence import archive
+from lastgood.ledger.store import open_store
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
+    with open_store(path) as store:
+        store.append(sample_run.five_faults())
+    return path
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ledger") / "two.db"
+    with open_store(path) as store:
+        store.append(sample_run.undisturbed(last_step=5))
+        store.append(sample_run.five_faults(last_step=340))
+    return path
+
+
+def test_report_prints_and_writes_nothing(cli, ledger):
+    before = sorted(ledger.parent.iterdir())
+    result = cli("report", ledger)
+    assert result.exit_code == 0
+    assert "All 5 injected faults were detected" in result.stdout
+    assert result.stderr == ""
+    assert sorted(ledger.parent.iterdir()) == before
+
+
+def test_report_fits_80_columns(cli, ledger):
+    assert max(len(line.rstrip()) for line in cli("report", ledger).stdout.splitlines()) <= 80
+
+
+def test_report_speaks_json(cli, ledger):
+    told = cli("report", ledger, "--json").json
+    assert told["subject"] == sample_run.RUN
+    assert told["sections"][0]["headline"]["state"] == "unknown"
+    assert told["reproduction"]["command"] == f"lastgood report {ledger} --run {sample_run.RUN}"
+
+
+def test_report_writes_the_page_where_it_is_told(cli, ledger, tmp_path):
+    result = cli("report", ledger, "--html", tmp_path / "page.html")
+    assert result.exit_code == 0
+    assert result.stderr == f"page: {tmp_path / 'page.html'}\n"
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+    assert [p.name for p in tmp_path.iterdir() if p.suffix] == ["page.html"]
+
+
+def test_report_takes_the_ledger_from_the_environment(cli, ledger, monkeypatch):
+    monkeypatch.setenv("LASTGOOD_LEDGER", str(ledger))
+    assert cli("report", "--json").json["subject"] == sample_run.RUN
+
+
+def test_report_takes_the_newest_run_or_the_named_one(cli, two_runs):
+    assert cli("report", two_runs, "--json").json["subject"] == sample_run.RUN
+    assert cli("report", two_runs, "--run", "quiet-1", "--json").json["subject"] == "quiet-1"
+
+
+def test_report_judges_by_the_contract_it_is_given(cli, ledger, tmp_path):
+    (tmp_path / "contract.yaml").write_text(starter_text())
+    told = cli("report", ledger, "--contract", tmp_path / "contract.yaml")
+    assert "Objectives are not declared" not in told.stdout
+    assert "useful-time" in told.stdout
+    assert "Objectives are not declared" in cli("report", ledger).stdout
+
+
+def test_an_empty_ledger_is_reported_as_such(cli, tmp_path):
+    open_store(tmp_path / "l.db").close()
+    result = cli("report", tmp_path / "l.db")
+    assert result.exit_code == 0
+    assert "the ledger holds no run" in result.stdout
+
+
+@pytest.mark.parametrize("command", [("report",), ("bundle", "-o", "b.tar")])
+def test_no_ledger_is_bad_input_with_the_next_command(cli, tmp_path, command):
+    result = cli(*command, tmp_path / "none.db")
+    assert result.exit_code == 2
+    assert "lastgood demo" in result.stderr
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_an_unknown_run_is_bad_input_and_names_those_that_are_there(cli, two_runs):
+    result = cli("report", two_runs, "--run", "nope")
+    assert result.exit_code == 2
+    assert f"quiet-1, {sample_run.RUN}" in result.stderr
+
+
+def test_a_file_that_is_no_ledger_is_refused_without_a_traceback(cli, tmp_path):
+    (tmp_path / "l.db").write_bytes(b"hello" * 1000)
+    result = cli("report", tmp_path / "l.db")
+    assert result.exit_code in {2, 3}
+    assert "not a ledger" in result.stderr
+
+
+def test_bundle_then_recompute_says_equal_with_the_count(cli, ledger, tmp_path):
+    made = cli("bundle", ledger, "-o", tmp_path / "b.tar")
+    assert made.exit_code == 0
+    assert f"lastgood recompute {tmp_path / 'b.tar'}" in made.stdout
+    again = cli("recompute", tmp_path / "b.tar")
+    assert again.exit_code == 0
+    count = made.stdout.split("(")[1].split(" figures")[0]
+    assert again.stdout.startswith(f"equal: {count} figures")
+
+
+def test_recompute_of_an_edited_bundle_exits_1_and_names_the_first_difference(
+    cli, ledger, tmp_path
+):
+    cli("bundle", ledger, "-o", tmp_path / "b")
+    page = tmp_path / "b" / archive.PAGE
+    page.write_text(page.read_text().replace("5", "6"))
+    result = cli("recompute", tmp_path / "b")
+    assert result.exit_code == 1
+    assert "first difference: report.html" in result.stdout
+    told = cli("recompute", tmp_path / "b", "--json")
+    assert (told.exit_code, told.json["is_equal"]) == (1, False)
+    assert told.json["first_difference"]["where"] == "report.html"
+
+
+def test_recompute_of_something_else_exits_2(cli, tmp_path):
+    (tmp_path / "b.tar").write_bytes(b"\x00" * 4096)
+    result = cli("recompute", tmp_path / "b.tar")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("lastgood: LG-I")
+
+
+def test_bundle_refuses_to_overwrite_evidence(cli, ledger, tmp_path):
+    (tmp_path / "b.tar").write_text("older evidence")
+    result = cli("bundle", ledger, "-o", tmp_path / "b.tar")
+    assert result.exit_code == 2
+    assert (tmp_path / "b.tar").read_text() == "older evidence"
+
+
+@pytest.mark.parametrize("command", ["report", "bundle", "recompute"])
+def test_every_command_explains_itself(cli, command):
+    result = cli(command, "--help")
+    assert result.exit_code == 0
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
