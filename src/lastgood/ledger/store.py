@@ -387,13 +387,30 @@ def open_store(
         try:
             connection.set_busy_timeout(BUSY_MS_MAX)
             check_identity(connection, target, may_be_empty=create)
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            _switch_to_wal(connection, clock or SystemClock())
             connection.execute("PRAGMA synchronous = FULL")
             create_tables(connection, origin=f"lastgood.dev/ledger/{secrets.token_hex(8)}")
             return Store(target, connection, clock=clock or SystemClock(), projections=projections)
         except BaseException:
             connection.close()
             raise
+
+
+def _switch_to_wal(connection: apsw.Connection, clock: Clock) -> None:
+    """Write-ahead logging, which stays with the file once it is on.
+
+    SQLite does not wait for this one lock, so processes that make a ledger at the same time have to.
+    """
+    pause_us, left_us = 1_000, BUSY_MS_MAX * 1000
+    while one(connection, "PRAGMA journal_mode") != "wal":
+        try:
+            one(connection, "PRAGMA journal_mode = WAL")
+        except apsw.BusyError:
+            if left_us <= 0:
+                raise
+            clock.sleep_us(pause_us)
+            left_us -= pause_us
+            pause_us = min(2 * pause_us, 50_000)
 
 
 def read_store(path: str | os.PathLike[str]) -> Store:
