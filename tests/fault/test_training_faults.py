@@ -1,7 +1,6 @@
 """Every other fault of one host: a stopped rank, a raising step, NaN, broken snapshots, a flipped bit in memory."""
 
 import pytest
-
 from tests.fault.training_drill import (
     HANG_AFTER_US,
     assert_ledger_holds,
@@ -10,6 +9,7 @@ from tests.fault.training_drill import (
     fault,
     in_step,
 )
+
 from lastgood.faults.spec import FaultKind
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
@@ -59,7 +59,9 @@ def test_an_exception_in_the_step_names_its_rank_and_keeps_its_trace(drilled):
     incident = drilled.incident_with(symptom="exception", rank=2)
     assert incident.class_ == "fail_stop"
     assert incident.lost_steps == 0
-    traces = [e.body for e in drilled.events if e.kind == "observation" and e.symptom == "exception"]
+    traces = [
+        e.body for e in drilled.events if e.kind == "observation" and e.symptom == "exception"
+    ]
     assert [t["type"] for t in traces] == ["InjectedFault"]
     assert "train_step" in traces[0]["trace"]
     assert_recovered_in_order(incident)
@@ -87,13 +89,21 @@ def test_a_broken_snapshot_is_found_on_re_reading_and_an_older_state_is_taken(dr
     assert dropped, "the broken state was built upon"
     (closed,) = drilled.events_of(incident, "incident.close")
     assert closed.body["resumed_step"] < min(dropped)
-    assert closed.body["lost_steps"] == incident.lost_steps == max(dropped) - closed.body["resumed_step"]
+    assert (
+        closed.body["lost_steps"]
+        == incident.lost_steps
+        == max(dropped) - closed.body["resumed_step"]
+    )
     assert_recovered_in_order(incident)
 
 
 def test_a_flipped_parameter_bit_is_named_by_the_majority_and_rolled_back(drilled):
     incident = drilled.incident_of("flip a parameter")
-    assert (incident.symptom, incident.class_, incident.ranks) == ("replica_divergence", "sdc", (2,))
+    assert (incident.symptom, incident.class_, incident.ranks) == (
+        "replica_divergence",
+        "sdc",
+        (2,),
+    )
     assert incident.first_divergent_step is not None
     (closed,) = drilled.events_of(incident, "incident.close")
     assert closed.body["resumed_step"] < incident.first_divergent_step

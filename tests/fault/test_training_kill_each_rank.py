@@ -5,8 +5,14 @@ collective until their own sockets are cut, and a fresh wrapper must not change 
 """
 
 import pytest
+from tests.fault.training_drill import (
+    RANKS,
+    assert_ledger_holds,
+    assert_recovered_in_order,
+    drill,
+    fault,
+)
 
-from tests.fault.training_drill import RANKS, assert_ledger_holds, assert_recovered_in_order, drill, fault
 from lastgood.faults.spec import FaultKind
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
@@ -21,7 +27,11 @@ def drilled(tmp_path_factory):
 @pytest.mark.parametrize("rank", range(RANKS))
 def test_the_killed_rank_is_named_and_replaced_without_losing_a_step(drilled, rank):
     incident = drilled.incident_of(f"kill rank {rank}")
-    assert (incident.symptom, incident.class_, incident.ranks) == ("process_exit", "fail_stop", (rank,))
+    assert (incident.symptom, incident.class_, incident.ranks) == (
+        "process_exit",
+        "fail_stop",
+        (rank,),
+    )
     assert incident.lost_steps == 0
     assert_recovered_in_order(incident)
 

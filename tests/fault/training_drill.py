@@ -61,7 +61,9 @@ def in_step(name: str, kind: FaultKind, rank: int, *, step: int) -> Fault:
 
 def tape_of(*faults: Fault) -> Tape:
     """A tape typed by hand."""
-    return Tape(faults=faults, seed=1, provenance=Provenance(kind=FigureKind.ASSUMED, source="a test"))
+    return Tape(
+        faults=faults, seed=1, provenance=Provenance(kind=FigureKind.ASSUMED, source="a test")
+    )
 
 
 def drill(folder: Path, *faults: Fault, spares: int = 1) -> Drilled:

@@ -25,7 +25,13 @@ DISCARD_COUNT = 2
 def make_model() -> nn.Module:
     torch.manual_seed(3)
     return nn.Sequential(
-        nn.Linear(32, 128), nn.GELU(), nn.Dropout(0.1), nn.Linear(128, 128), nn.LayerNorm(128), nn.GELU(), nn.Linear(128, 4)
+        nn.Linear(32, 128),
+        nn.GELU(),
+        nn.Dropout(0.1),
+        nn.Linear(128, 128),
+        nn.LayerNorm(128),
+        nn.GELU(),
+        nn.Linear(128, 4),
     )
 
 
