@@ -23,6 +23,20 @@ _KINDS = frozenset(str(kind) for kind in EventKind)
 _DURATIONS = ("detect_us", "diagnose_us", "isolate_us", "recover_us", "verify_us")
 
 
+_OF_AN_INCIDENT = frozenset(
+    {
+        "detect",
+        "diagnose",
+        "isolate",
+        "restore.begin",
+        "restore",
+        "verify",
+        "state.trust",
+        "escalate",
+    }
+)
+
+
 class InvariantBrokenError(AssertionError):
     """A rule did not hold; the message ends with the command that replays the run."""
 
@@ -261,25 +275,21 @@ class Invariants:
             self.last_time_us = observed
         else:
             self.fail(f"{action.kind} has no time")
-        if action.kind == "incident.open":
-            self._on_open(fields)
-        elif action.kind == "escalate":
-            self._on_escalate(fields)
-        elif action.kind == "incident.close":
-            self._on_close(fields)
-        elif action.kind in (
-            "detect",
-            "diagnose",
-            "isolate",
-            "restore.begin",
-            "restore",
-            "verify",
-            "state.trust",
-        ):
-            self.check(
-                fields.get("incident") == self.incident,
-                f"{action.kind} belongs to no open incident",
-            )
+        if action.kind in _OF_AN_INCIDENT:
+            is_of_it = self.incident is not None and fields.get("incident") == self.incident
+            self.check(is_of_it, f"{action.kind} belongs to no open incident")
+        match action.kind:
+            case "incident.open":
+                self._on_open(fields)
+            case "incident.close":
+                self._on_close(fields)
+            case "escalate":
+                self._on_escalate(fields)
+            case "restore":
+                is_intact = all(answer.is_intact for answer in self.restored.values())
+                self.check(is_intact, "bytes that were found wrong are recorded as intact")
+                is_whole = len(self.restored) == self.world.size
+                self.check(is_whole, "a silent rank is recorded as intact")
 
     def _on_open(self, fields: dict[str, object]) -> None:
         self.check(self.incident is None, "an incident opens while another is open")
