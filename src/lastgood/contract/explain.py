@@ -171,8 +171,8 @@ def _recovery(contract: FailureContract) -> Iterator[str]:
         yield f"{name}: {_row(table.row(name))}"
     again = table.recurrence
     yield (
-        f"The same failure {again.limit} times within {format_duration(again.window_us)} of a recovery widens the"
-        " fault domain."
+        f"The same failure again within {format_duration(again.window_us)} of its recovery widens the fault domain;"
+        f" after {again.limit} such returns the next one escalates."
     )
     yield f"After {format_duration(table.soft_deadline_us)} all ranks restart instead of the broken one alone."
     yield _notify(table.notify)

@@ -65,7 +65,9 @@ class Recurrence(Record):
         alias="window", description="how soon after a recovery a return counts"
     )
     limit: int = Field(
-        ge=1, description="returns within the window before the domain widens", examples=["2"]
+        ge=1,
+        description="returns within the window that a wider domain answers; one more escalates",
+        examples=["2"],
     )
 
 
