@@ -86,7 +86,8 @@ def signature_of(assessment: Assessment) -> str:
     is the same failure when it comes back at the same step.
     """
     parts = [str(assessment.symptom)]
-    if assessment.key:
+    # How a process ended is not always known when the incident opens, so it does not count.
+    if assessment.key and assessment.symptom is not Symptom.PROCESS_EXIT:
         parts.append(assessment.key)
     if assessment.symptom is Symptom.NONFINITE and assessment.first_divergent_step is not None:
         parts.append(f"step {assessment.first_divergent_step}")

@@ -70,7 +70,7 @@ def test_another_rank_or_an_older_incident_does_not_widen(other):
     [
         (seen(Symptom.EXCEPTION, 2, key="ValueError"), "exception/ValueError"),
         (seen(Symptom.EXCEPTION, 0, key="ValueError"), "exception/ValueError"),
-        (seen(Symptom.PROCESS_EXIT, 0, 3, key="signal 9"), "process_exit/signal 9/ranks 0,3"),
+        (seen(Symptom.PROCESS_EXIT, 0, 3, key="signal 9"), "process_exit/ranks 0,3"),
         (seen(Symptom.NONFINITE, first_divergent_step=7), "nonfinite/step 7"),
         (seen(Symptom.GROUP_ERROR), "group_error/no culprit"),
     ],
