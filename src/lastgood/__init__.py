@@ -16,6 +16,18 @@ Public names are loaded when they are first used, so that `import lastgood` cost
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what a type checker sees; the same names as in the table below
+    from lastgood.base.errors import LastgoodError, Problems
+    from lastgood.base.figures import Figure, FigureKind, render
+    from lastgood.contract.load import default_contract, load_contract
+    from lastgood.contract.model import FailureContract
+    from lastgood.ledger.event import Event
+    from lastgood.ledger.incident import fold_incidents
+    from lastgood.ledger.store import open_store
+    from lastgood.ledger.verify import verify_ledger
+    from lastgood.training.rank.run import Run, start
 
 __version__ = "0.1.0"
 

@@ -1,6 +1,8 @@
 """The public names of the top-level package: frozen here, loaded only when they are used."""
 
+import ast
 import importlib
+import inspect
 import subprocess
 import sys
 
@@ -47,6 +49,18 @@ def test_a_public_name_is_the_one_that_its_module_defines(name):
 def test_the_names_for_a_training_script_exist_where_torch_does(name):
     pytest.importorskip("torch")
     assert callable(getattr(lastgood, name))
+
+
+def test_a_type_checker_sees_the_same_names():
+    """The block under TYPE_CHECKING repeats the table, and must not drift from it."""
+    tree = ast.parse(inspect.getsource(lastgood))
+    seen = {
+        alias.name: f"{node.module}:{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lastgood.")
+        for alias in node.names
+    }
+    assert seen == lastgood._PUBLIC
 
 
 def test_importing_the_package_loads_nothing_else():

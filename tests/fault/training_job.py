@@ -19,7 +19,6 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 BUCKETS = {"bucket_cap_mb": 0.05}
-DISCARD_COUNT = 2
 
 
 def make_model() -> nn.Module:
@@ -65,7 +64,7 @@ def train_plain(options, model, optimizer, scheduler):
         for batch in loader:
             done += 1
             if options.rewrap and done > 1:
-                wrapped = rewrap(model, optimizer, scheduler, batch)
+                wrapped = rewrap(options.discards, model, optimizer, scheduler, batch)
             train_step(wrapped, optimizer, scheduler, batch)
             if done == options.steps:
                 break
@@ -74,12 +73,12 @@ def train_plain(options, model, optimizer, scheduler):
     return rank, done
 
 
-def rewrap(model, optimizer, scheduler, batch):
+def rewrap(discard_count, model, optimizer, scheduler, batch):
     """What a recovery does to a rank: a new wrapper without broadcast, throw-away passes, state and streams back."""
     kept = copy.deepcopy((model.state_dict(), optimizer.state_dict(), scheduler.state_dict()))
     stream = torch.get_rng_state()
     wrapped = nn.parallel.DistributedDataParallel(model, init_sync=False, **BUCKETS)
-    for _ in range(DISCARD_COUNT):
+    for _ in range(discard_count):
         train_step(wrapped, optimizer, scheduler, batch)
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
@@ -110,6 +109,7 @@ def main() -> None:
     parser.add_argument("--pace-ms", type=float, default=0)
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--rewrap", action="store_true")
+    parser.add_argument("--discards", type=int, default=2)
     options = parser.parse_args()
     model = make_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

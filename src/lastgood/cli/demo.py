@@ -23,8 +23,15 @@ STEPS_MAX = 5_000
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the evidence [default: lastgood-demo/<run>].")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; the live view goes away.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder for the evidence [default: lastgood-demo/<run>].",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON; the live view goes away."
+)
 def demo(output: Path | None, *, as_json: bool) -> int:
     """Break a small training job on purpose and watch it recover.
 
@@ -40,12 +47,21 @@ def demo(output: Path | None, *, as_json: bool) -> int:
     run_id = f"demo-{secrets.token_hex(3)}"
     folder = output or Path("lastgood-demo") / run_id
     if folder.exists():
-        raise BadInput("evidence is never overwritten", where=str(folder), found="it exists", needs="a new folder")
+        raise BadInput(
+            "evidence is never overwritten",
+            where=str(folder),
+            found="it exists",
+            needs="a new folder",
+        )
     folder.mkdir(parents=True)
     options = _options(folder, run_id)
     with DemoView(is_quiet=as_json) as view:
         result = run_drill(
-            options, listener=view.show, on_turn=view.turn, on_twin=view.begin_twin, on_twin_turn=view.twin_turn
+            options,
+            listener=view.show,
+            on_turn=view.turn,
+            on_twin=view.begin_twin,
+            on_twin_turn=view.twin_turn,
         )
         view.begin_evidence()
         summary = _evidence(options, result)

@@ -40,13 +40,20 @@ class DemoView:
 
     def __enter__(self) -> Self:
         if not self._is_quiet and self._console.is_terminal:
-            self._live = Live(self._picture(), console=self._console, auto_refresh=False, transient=True)
+            self._live = Live(
+                self._picture(), console=self._console, auto_refresh=False, transient=True
+            )
             self._live.start()
         elif not self._is_quiet:
             self._say(self._stage)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -105,12 +112,15 @@ class DemoView:
         return Group(*parts)
 
     def _loop_line(self) -> Text:
-        assert self._supervisor is not None and self._supervisor.state is not None
+        assert self._supervisor is not None
+        assert self._supervisor.state is not None
         reached = _STAGE_OF.get(self._supervisor.state.phase.value)
         line = Text("loop: ")
         for number, stage in enumerate(_STAGES):
             is_now = reached == number
-            line.append(f"[{stage}]" if is_now else f" {stage} ", style="bold reverse" if is_now else "dim")
+            line.append(
+                f"[{stage}]" if is_now else f" {stage} ", style="bold reverse" if is_now else "dim"
+            )
             line.append(" > " if number < len(_STAGES) - 1 else "")
         line.append("   running" if reached is None else f"   {self._supervisor.state.phase.value}")
         return line
@@ -126,7 +136,9 @@ class DemoView:
                 table.add_row(str(rank), name, "gone", "")
                 continue
             view = worker.slot.view()
-            table.add_row(str(rank), name, view.phase.name.lower(), str(max(view.published_step, 0)))
+            table.add_row(
+                str(rank), name, view.phase.name.lower(), str(max(view.published_step, 0))
+            )
         table.add_row("spare", ", ".join(self._supervisor.spares) or "being started", "", "")
         return table
 
@@ -134,10 +146,19 @@ class DemoView:
         """Print the outcome to standard output."""
         console = Console(highlight=False)
         if not result.faults:
-            console.print(f"The job ended with code {result.exit_code} before its faults could be judged.")
+            console.print(
+                f"The job ended with code {result.exit_code} before its faults could be judged."
+            )
             return
         table = Table(box=None, padding=(0, 1), header_style="bold", title_justify="left")
-        for name, side in (("injected fault", "left"), ("detected (s)", "right"), ("recovered (s)", "right"), ("culprit", "left"), ("lost steps", "right"), ("", "left")):
+        for name, side in (
+            ("injected fault", "left"),
+            ("detected (s)", "right"),
+            ("recovered (s)", "right"),
+            ("culprit", "left"),
+            ("lost steps", "right"),
+            ("", "left"),
+        ):
             table.add_column(name, justify=side)  # type: ignore[arg-type]
         for fault in summary["faults"]:
             table.add_row(
@@ -145,18 +166,30 @@ class DemoView:
                 "right" if fault["culprit_right"] else "WRONG", _count(fault["lost_steps"]), "held" if fault["held"] else "NOT HELD",
             )  # fmt: skip
         console.print(table)
-        console.print("Times are measured on this machine, n=1 each; the faults were injected and say nothing about a fleet.")
+        console.print(
+            "Times are measured on this machine, n=1 each; the faults were injected and say nothing about a fleet."
+        )
         equal = "equal, bit for bit, to" if summary["bitwise_equal"] else "DIFFERENT from"
-        console.print(f"\nFinal weights after {summary['steps']} steps: {equal} the undisturbed twin in plain torch.")
+        console.print(
+            f"\nFinal weights after {summary['steps']} steps: {equal} the undisturbed twin in plain torch."
+        )
         figure = summary["ettr"]
         value = figure["value"]
-        console.print(f"ETTR: {'not observed' if value is None else f'{value:.1%}'} ({figure['kind']}, this run of a few seconds under five faults).")
-        recomputed = "every figure recomputed equal" if summary["recomputed_equal"] else "RECOMPUTED DIFFERENT"
+        console.print(
+            f"ETTR: {'not observed' if value is None else f'{value:.1%}'} ({figure['kind']}, this run of a few seconds under five faults)."
+        )
+        recomputed = (
+            "every figure recomputed equal"
+            if summary["recomputed_equal"]
+            else "RECOMPUTED DIFFERENT"
+        )
         console.print(f"Bundle: {recomputed}.")
         console.print("\nLook further:", style="bold")
         console.print(f"  open the report    {summary['report']}", soft_wrap=True)
         console.print(f"  verify the ledger  lastgood verify {summary['ledger']}", soft_wrap=True)
-        console.print(f"  recompute          lastgood recompute {summary['bundle']}", soft_wrap=True)
+        console.print(
+            f"  recompute          lastgood recompute {summary['bundle']}", soft_wrap=True
+        )
 
 
 def _seconds(value: float | None) -> str:

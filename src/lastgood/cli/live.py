@@ -21,7 +21,9 @@ class LineView:
 
     def begin(self, options: RunOptions) -> None:
         """Say where the records go."""
-        self._say(f"run {options.run_id}: {options.ranks} ranks, {options.spares} spares; ledger {options.ledger}")
+        self._say(
+            f"run {options.run_id}: {options.ranks} ranks, {options.spares} spares; ledger {options.ledger}"
+        )
 
     def show(self, event: Event) -> None:
         """Say one event, if a person wants to know it while it happens."""
@@ -31,7 +33,9 @@ class LineView:
 
     def end(self, options: RunOptions, result: RunResult) -> None:
         """Say how it ended and what to type next."""
-        self._say(f"run {options.run_id} ended with code {result.exit_code}; {result.head.size} events")
+        self._say(
+            f"run {options.run_id} ended with code {result.exit_code}; {result.head.size} events"
+        )
         self._say(f"next: lastgood report {options.ledger} --run {options.run_id}")
 
     def _say(self, text: str) -> None:

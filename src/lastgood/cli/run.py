@@ -24,17 +24,74 @@ _OTHER_HOSTS = {
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--nproc-per-node", "--nproc_per_node", "ranks", default="1", show_default=True, metavar="N", help="Ranks to run on this host.")
-@click.option("--spares", type=click.IntRange(0), default=1, show_default=True, help="Warm processes parked beside them.")
-@click.option("--ledger", type=click.Path(path_type=Path), help="Ledger file [default: $LASTGOOD_LEDGER or a local state folder].")
-@click.option("--contract", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Failure contract; without one the defaults apply.")
-@click.option("--checkpoint-dir", type=click.Path(path_type=Path), help="Folder of durable checkpoints; a run resumes from the newest that holds.")
-@click.option("--checkpoint-every", default="5min", show_default=True, metavar="TIME", help="Time between durable checkpoints.")
-@click.option("--hang-after", default="30s", show_default=True, metavar="TIME", help="Floor of the limit after which a silent rank counts as hung.")
-@click.option("--launch-limit", default="5min", show_default=True, metavar="TIME", help="Longest wait for the workers to reach lastgood.start.")
-@click.option("--log-dir", "--log_dir", type=click.Path(path_type=Path), help="Write each worker's output to a file there.")
-@click.option("--run-id", "--rdzv-id", "--rdzv_id", "run_id", help="Name of the run in the ledger [default: made up].")
-@click.option("--fault-tape", type=click.Path(path_type=Path, exists=True, dir_okay=False), hidden=True)
+@click.option(
+    "--nproc-per-node",
+    "--nproc_per_node",
+    "ranks",
+    default="1",
+    show_default=True,
+    metavar="N",
+    help="Ranks to run on this host.",
+)
+@click.option(
+    "--spares",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Warm processes parked beside them.",
+)
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    help="Ledger file [default: $LASTGOOD_LEDGER or a local state folder].",
+)
+@click.option(
+    "--contract",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Failure contract; without one the defaults apply.",
+)
+@click.option(
+    "--checkpoint-dir",
+    type=click.Path(path_type=Path),
+    help="Folder of durable checkpoints; a run resumes from the newest that holds.",
+)
+@click.option(
+    "--checkpoint-every",
+    default="5min",
+    show_default=True,
+    metavar="TIME",
+    help="Time between durable checkpoints.",
+)
+@click.option(
+    "--hang-after",
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="Floor of the limit after which a silent rank counts as hung.",
+)
+@click.option(
+    "--launch-limit",
+    default="5min",
+    show_default=True,
+    metavar="TIME",
+    help="Longest wait for the workers to reach lastgood.start.",
+)
+@click.option(
+    "--log-dir",
+    "--log_dir",
+    type=click.Path(path_type=Path),
+    help="Write each worker's output to a file there.",
+)
+@click.option(
+    "--run-id",
+    "--rdzv-id",
+    "--rdzv_id",
+    "run_id",
+    help="Name of the run in the ledger [default: made up].",
+)
+@click.option(
+    "--fault-tape", type=click.Path(path_type=Path, exists=True, dir_okay=False), hidden=True
+)
 @click.option("--standalone", is_flag=True, hidden=True)
 @click.option("--quiet", is_flag=True, help="Say nothing while it runs; the ledger knows.")
 @click.option("--nnodes", "nnodes", hidden=True)
@@ -104,7 +161,11 @@ def _rank_count(text: str) -> int:
     if text.isdigit() and int(text) > 0:
         return int(text)
     raise BadInput(
-        "how many ranks", where="--nproc-per-node", found=text, needs="a number above 0, or cpu", next="write 4"
+        "how many ranks",
+        where="--nproc-per-node",
+        found=text,
+        needs="a number above 0, or cpu",
+        next="write 4",
     )
 
 

@@ -28,8 +28,15 @@ def read_snapshot_header(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     needed = {
-        "step", "generation", "published_us", "bytes", "digest", "private_digest",
-        "blob_offset", "blob_bytes", "blob_digest",
+        "step",
+        "generation",
+        "published_us",
+        "bytes",
+        "digest",
+        "private_digest",
+        "blob_offset",
+        "blob_bytes",
+        "blob_digest",
     }
     return header if isinstance(header, dict) and needed <= header.keys() else None
 

@@ -23,7 +23,10 @@ class Checkpointing:
         self._keeper: CheckpointKeeper | None = None
         if options.checkpoint_dir is not None:
             self._keeper = CheckpointKeeper(
-                options.checkpoint_dir, run=supervisor.run_dir, world=options.ranks, kept=options.checkpoints_kept
+                options.checkpoint_dir,
+                run=supervisor.run_dir,
+                world=options.ranks,
+                kept=options.checkpoints_kept,
             )
         self._due_us: int | None = None
         self._last_step = 0
@@ -42,11 +45,20 @@ class Checkpointing:
         for checkpoint in keeper.verified_up_to(supervisor.page.assessed_step):
             supervisor.recorder.record(
                 "state.trust",
-                body={"step": checkpoint.step, "tier": "checkpoint", "state": "verified", "locator": checkpoint.path.name,
-                      "reason": "re-read bytes hash to the published digest and the next step's signals were ok"},
+                body={
+                    "step": checkpoint.step,
+                    "tier": "checkpoint",
+                    "state": "verified",
+                    "locator": checkpoint.path.name,
+                    "reason": "re-read bytes hash to the published digest and the next step's signals were ok",
+                },
             )
         assert supervisor.state is not None
-        if now_us >= self._due_us and not keeper.is_busy and supervisor.state.phase is LoopPhase.RUNNING:
+        if (
+            now_us >= self._due_us
+            and not keeper.is_busy
+            and supervisor.state.phase is LoopPhase.RUNNING
+        ):
             self._due_us = now_us + supervisor.options.checkpoint_every_us
             self._request(keeper)
 
@@ -54,7 +66,11 @@ class Checkpointing:
         """Pin the newest assessed state that all ranks hold and have it copied."""
         supervisor = self._supervisor
         assessed = supervisor.page.assessed_step
-        found = [c.step for c in slot_candidates(supervisor.run_dir, world=supervisor.options.ranks) if c.step <= assessed]
+        found = [
+            c.step
+            for c in slot_candidates(supervisor.run_dir, world=supervisor.options.ranks)
+            if c.step <= assessed
+        ]
         if not found or found[0] == self._last_step:
             return
         step = self._last_step = found[0]
@@ -78,7 +94,11 @@ class Checkpointing:
             else:
                 supervisor.recorder.record(
                     "checkpoint.commit",
-                    body={"step": answer["step"], "path": f"step-{answer['step']:09d}", "bytes": answer["bytes"]},
+                    body={
+                        "step": answer["step"],
+                        "path": f"step-{answer['step']:09d}",
+                        "bytes": answer["bytes"],
+                    },
                 )
 
     def write_last(self) -> bool:

@@ -57,7 +57,13 @@ def list_checkpoints(folder: Path, *, world: int) -> tuple[Checkpoint, ...]:
 def checkpoint_candidates(checkpoints: tuple[Checkpoint, ...]) -> tuple[Candidate, ...]:
     """Return checkpoints as states that recovery may try."""
     return tuple(
-        Candidate(step=c.step, tier=Tier.CHECKPOINT, digest=c.digest, has_predecessor=False, locator=str(c.path))
+        Candidate(
+            step=c.step,
+            tier=Tier.CHECKPOINT,
+            digest=c.digest,
+            has_predecessor=False,
+            locator=str(c.path),
+        )
         for c in checkpoints
     )
 
@@ -101,14 +107,18 @@ class CheckpointKeeper:
     def request(self, step: int) -> Path:
         """Ask for a checkpoint of a published state; the caller has pinned its snapshots."""
         self.start()
-        assert self._helper is not None and self._helper.stdin is not None
+        assert self._helper is not None
+        assert self._helper.stdin is not None
         path = self.folder / f"step-{step:09d}"
         self.pending_step = step
-        request = {"run_dir": str(self._run.root), "world": self._world, "step": step, "path": str(path)}
-        try:
+        request = {
+            "run_dir": str(self._run.root),
+            "world": self._world,
+            "step": step,
+            "path": str(path),
+        }
+        with suppress(OSError):  # the helper died: `answers` reports it
             self._helper.stdin.write(json.dumps(request).encode() + b"\n")
-        except OSError:
-            pass  # the helper died: `answers` reports it
         return path
 
     def answers(self) -> Iterator[dict[str, Any]]:
@@ -125,11 +135,17 @@ class CheckpointKeeper:
                 self.pending_step = None
             if answer["kind"] == "written":
                 path = self.folder / f"step-{answer['step']:09d}"
-                self.unverified[answer["step"]] = Checkpoint(answer["step"], path, answer["digest"], answer["bytes"])
+                self.unverified[answer["step"]] = Checkpoint(
+                    answer["step"], path, answer["digest"], answer["bytes"]
+                )
             yield answer
         if self.pending_step is not None and self._helper.poll() is not None:
             step, self.pending_step = self.pending_step, None
-            yield {"kind": "failed", "step": step, "reason": f"the helper ended with code {self._helper.returncode}"}
+            yield {
+                "kind": "failed",
+                "step": step,
+                "reason": f"the helper ended with code {self._helper.returncode}",
+            }
 
     def verified_up_to(self, assessed_step: int) -> list[Checkpoint]:
         """Return the checkpoints whose next step has been assessed as ok; the newest of them is pinned."""

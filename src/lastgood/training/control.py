@@ -162,7 +162,15 @@ class SectionChanged(_Message):
 
 ToWorker = Assignment | Revoked | Proceed | Resumed | StopAfter | FinishAcknowledged | DumpStack
 ToSupervisor = (
-    Hello | Ready | Parked | StepRaised | StateRestored | StepReplayed | NoiseMeasured | Finished | SectionChanged
+    Hello
+    | Ready
+    | Parked
+    | StepRaised
+    | StateRestored
+    | StepReplayed
+    | NoiseMeasured
+    | Finished
+    | SectionChanged
 )
 
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lastgood.base.figures import FigureKind
 from lastgood.base.errors import RecoveryError
+from lastgood.base.figures import FigureKind
 from lastgood.faults.spec import Fault, FaultKind, Target, When
 from lastgood.faults.tape import Provenance, Tape, write_tape
 from lastgood.ledger.store import open_store
@@ -59,7 +59,11 @@ class DrillResult:
     @property
     def has_held(self) -> bool:
         """Every fault detected, the right rank named, recovered and verified, and the weights those of the twin."""
-        return self.exit_code == 0 and self.is_bitwise_equal and all(fault.has_held for fault in self.faults)
+        return (
+            self.exit_code == 0
+            and self.is_bitwise_equal
+            and all(fault.has_held for fault in self.faults)
+        )
 
 
 def demo_tape() -> Tape:
@@ -74,13 +78,20 @@ def demo_tape() -> Tape:
     return Tape(
         faults=(killed_in_the_middle, *others),
         seed=0,
-        provenance=Provenance(kind=FigureKind.ASSUMED, source="lastgood demo: faults chosen to exercise each path"),
+        provenance=Provenance(
+            kind=FigureKind.ASSUMED, source="lastgood demo: faults chosen to exercise each path"
+        ),
     )
 
 
-def _fault(name: str, kind: FaultKind, rank: int, *, is_first: bool = False, **options: Any) -> Fault:
-    settle = {} if is_first else {"after_recovered": True, "settle_steps": SETTLE_STEPS}
-    when = When(step=SETTLE_STEPS, **settle)
+def _fault(
+    name: str, kind: FaultKind, rank: int, *, is_first: bool = False, **options: Any
+) -> Fault:
+    when = When(
+        step=SETTLE_STEPS,
+        after_recovered=not is_first,
+        settle_steps=0 if is_first else SETTLE_STEPS,
+    )
     return Fault(id=name, kind=kind, target=Target(rank=rank), when=when, **options)
 
 
@@ -107,7 +118,17 @@ class _Injecting:
         write_tape(self._options.tape, tape)
         root = self._options.run.root or default_root(self._options.run.run_id)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "lastgood.faults.injector", "--run-dir", str(root), "--tape", str(tape), "--log", str(self.log)],
+            [
+                sys.executable,
+                "-m",
+                "lastgood.faults.injector",
+                "--run-dir",
+                str(root),
+                "--tape",
+                str(tape),
+                "--log",
+                str(self.log),
+            ],
             stdin=subprocess.DEVNULL,
         )
 
@@ -160,7 +181,7 @@ def run_drill(
     digests = {w["weights_sha256"] for w in (*weights, *twin)}
     is_equal = len(digests) == 1 and {w["steps"] for w in (*weights, *twin)} == {steps}
     with open_store(options.run.ledger) as store:
-        events = [event for event in store.events(run=options.run.run_id)]
+        events = list(store.events(run=options.run.run_id))
         outcomes = judging.judge(injecting.log, events, tape=options.tape)
         store.append(judging.annotations(outcomes, events, is_bitwise_equal=is_equal, steps=steps))
     return DrillResult(faults=outcomes, is_bitwise_equal=is_equal, steps=steps, exit_code=0)
@@ -174,7 +195,9 @@ def _read_weights(folder: Path, ranks: int) -> list[dict[str, Any]]:
             found.append(json.loads(path.read_text()))
         except (OSError, ValueError) as error:
             raise RecoveryError(
-                "a rank did not write its final weights", where=str(path), found=str(error),
+                "a rank did not write its final weights",
+                where=str(path),
+                found=str(error),
                 needs="a script that writes them at its end",
             ) from error
     return found

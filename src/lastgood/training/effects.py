@@ -59,7 +59,9 @@ class Effects:
             case messages.Revoke():
                 self.is_generation_up = False
                 for name in action.workers:
-                    supervisor.workers[name].channel.send(control.Revoked(generation=action.generation))
+                    supervisor.workers[name].channel.send(
+                        control.Revoked(generation=action.generation)
+                    )
             case messages.ReadCatalogue():
                 self.is_generation_up = False
                 supervisor.tell_loop(messages.CatalogueRead(candidates=self._candidates()))
@@ -72,15 +74,24 @@ class Effects:
                     start_worker(supervisor, is_spare=True)
             case messages.Escalate():
                 supervisor.recorder.record(
-                    "escalate", links={"incident": action.incident}, body={"reason": action.reason, "owner": action.owner}
+                    "escalate",
+                    links={"incident": action.incident},
+                    body={"reason": action.reason, "owner": action.owner},
                 )
-                notify(supervisor.contract, supervisor.recorder, action, ledger=supervisor.options.ledger)
+                notify(
+                    supervisor.contract,
+                    supervisor.recorder,
+                    action,
+                    ledger=supervisor.options.ledger,
+                )
 
     def _candidates(self) -> tuple[messages.Candidate, ...]:
         options = self._supervisor.options
         found = slot_candidates(self._supervisor.run_dir, world=options.ranks)
         if options.checkpoint_dir is not None:
-            found += checkpoint_candidates(list_checkpoints(options.checkpoint_dir, world=options.ranks))
+            found += checkpoint_candidates(
+                list_checkpoints(options.checkpoint_dir, world=options.ranks)
+            )
         return found
 
     def _assign(self, action: messages.Assign) -> None:
@@ -97,19 +108,34 @@ class Effects:
         workers = {str(rank): name for rank, name in enumerate(action.workers)}
         recorder.record("attempt.start", body={"world": len(workers), "workers": workers})
         plan = control.Plan(
-            tier=action.plan.tier.value, mode=action.plan.mode.value, restore_step=action.plan.restore_step,
-            target_step=action.plan.target_step, digest=action.plan.digest, locator=action.plan.locator,
+            tier=action.plan.tier.value,
+            mode=action.plan.mode.value,
+            restore_step=action.plan.restore_step,
+            target_step=action.plan.target_step,
+            digest=action.plan.digest,
+            locator=action.plan.locator,
         )
         for rank, name in enumerate(action.workers):
             worker = supervisor.workers[name]
             if name != previous[rank]:
                 worker.set_niceness(0)
-                recorder.record("exposure.leave", devices=1, ranks=(rank,), body={"worker": previous[rank], "rank": rank})
-                recorder.record("exposure.join", devices=1, ranks=(rank,), body={"worker": name, "rank": rank})
+                recorder.record(
+                    "exposure.leave",
+                    devices=1,
+                    ranks=(rank,),
+                    body={"worker": previous[rank], "rank": rank},
+                )
+                recorder.record(
+                    "exposure.join", devices=1, ranks=(rank,), body={"worker": name, "rank": rank}
+                )
                 recorder.record("inventory", body={"worker": name, "state": "active", "rank": rank})
             worker.channel.send(
                 control.Assignment(
-                    generation=action.generation, rank=rank, world=len(workers), plan=plan, tolerance=supervisor.tolerance
+                    generation=action.generation,
+                    rank=rank,
+                    world=len(workers),
+                    plan=plan,
+                    tolerance=supervisor.tolerance,
                 )
             )
             if supervisor.last_step is not None:
@@ -129,12 +155,20 @@ class Effects:
         supervisor = self._supervisor
         supervisor.begin_generation(action.generation, step=action.step)
         for name in supervisor.serving:
-            supervisor.workers[name].channel.send(control.Resumed(generation=action.generation, step=action.step))
+            supervisor.workers[name].channel.send(
+                control.Resumed(generation=action.generation, step=action.step)
+            )
 
     def admit_spare(self, worker: WorkerProcess) -> None:
         """A new worker has parked: it may serve if it computed the same bits as its peers."""
         supervisor = self._supervisor
-        usual = golden_majority([supervisor.workers[name].golden or "" for name in supervisor.serving if name in supervisor.workers])
+        usual = golden_majority(
+            [
+                supervisor.workers[name].golden or ""
+                for name in supervisor.serving
+                if name in supervisor.workers
+            ]
+        )
         if worker.golden != usual:
             refuse_worker(supervisor, worker, usual=usual)
             return
@@ -159,7 +193,11 @@ class Effects:
         for dump, until_us in list(self._dumps):
             if dump.is_done() or now_us >= until_us:
                 self._dumps.remove((dump, until_us))
-                supervisor.tell_loop(messages.StacksDumped(dump.worker, self._keep_stacks(dump.finish(), dump.worker)))
+                supervisor.tell_loop(
+                    messages.StacksDumped(
+                        dump.worker, self._keep_stacks(dump.finish(), dump.worker)
+                    )
+                )
         for name, killed_us in list(self._killed_us.items()):
             if now_us - killed_us < _KILL_WAIT_US or name not in supervisor.workers:
                 continue
@@ -172,7 +210,9 @@ class Effects:
         if not locator:
             return ""
         text = Path(locator).read_text(errors="replace")
-        self._supervisor.recorder.record("observation", body={"what": "stack dump", "worker": worker, "text": text[:20_000]})
+        self._supervisor.recorder.record(
+            "observation", body={"what": "stack dump", "worker": worker, "text": text[:20_000]}
+        )
         return Path(locator).name
 
     def close(self) -> None:
@@ -199,7 +239,11 @@ class Effects:
         if state != self._last_state:
             self._last_state = state
             supervisor.run_dir.write_state(state)
-        steps = [supervisor.workers[n].slot.view().published_step for n in supervisor.serving if n in supervisor.workers]
+        steps = [
+            supervisor.workers[n].slot.view().published_step
+            for n in supervisor.serving
+            if n in supervisor.workers
+        ]
         if steps != self._last_steps:
             self._last_steps = steps
             os.pwrite(self._progress, struct.pack(f"<{len(steps)}q", *steps), 0)

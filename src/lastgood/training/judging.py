@@ -65,7 +65,9 @@ class FaultOutcome:
             and incident.verification is not None
             and is_accepted(incident.verification)
             and (self.is_state_dropped or self.kind not in ON_SNAPSHOT)
-            and (incident.lost_steps == 0 or self.kind not in {FaultKind.SIGKILL, FaultKind.SIGSTOP})
+            and (
+                incident.lost_steps == 0 or self.kind not in {FaultKind.SIGKILL, FaultKind.SIGSTOP}
+            )
         )
 
 
@@ -74,7 +76,9 @@ def judge(log: Path, events: Sequence[Event], *, tape: Tape) -> tuple[FaultOutco
     fired = _fired(log)
     incidents = [i for i in fold_incidents(events) if not i.is_planned]
     dropped = {
-        event.incident for event in events if event.kind == "state.trust" and event.body.get("state") in {"suspect", "tainted"}
+        event.incident
+        for event in events
+        if event.kind == "state.trust" and event.body.get("state") in {"suspect", "tainted"}
     }
     instants = sorted(at_us for at_us in fired.values())
     outcomes = []
@@ -93,7 +97,11 @@ def judge(log: Path, events: Sequence[Event], *, tape: Tape) -> tuple[FaultOutco
         )  # fmt: skip
         outcomes.append(
             FaultOutcome(
-                fault=fault.id, kind=fault.kind.value, rank=fault.target.rank, injected_us=at_us, incident=mine,
+                fault=fault.id,
+                kind=fault.kind.value,
+                rank=fault.target.rank,
+                injected_us=at_us,
+                incident=mine,
                 is_state_dropped=mine is not None and mine.id in dropped,
             )
         )
@@ -112,16 +120,28 @@ def annotations(
     """Return the events that say which incidents were caused on purpose, and how the twin compares."""
     first = events[0]
     clock = SystemClock()
-    common = {"run": first.run, "attempt": max(e.attempt or 1 for e in events), "versions": events[-1].versions, "topology": first.topology}
+    common = {
+        "run": first.run,
+        "attempt": max(e.attempt or 1 for e in events),
+        "versions": events[-1].versions,
+        "topology": first.topology,
+    }
     made = []
     for outcome in outcomes:
         links = {"incident": outcome.incident.id} if outcome.incident is not None else None
         body = {
-            "injected": True, "fault": outcome.fault, "fault_kind": outcome.kind, "injected_wall_us": outcome.injected_us,
+            "injected": True,
+            "fault": outcome.fault,
+            "fault_kind": outcome.kind,
+            "injected_wall_us": outcome.injected_us,
             "culprit_right": outcome.is_culprit_right,
         }
         made.append(new_event("annotation", clock=clock, links=links, body=body, **common))
     text = f"final weights after {steps} steps compared with an undisturbed run in plain torch"
     twin = "equal" if is_bitwise_equal else "different"
-    made.append(new_event("annotation", clock=clock, body={"text": text, "twin": twin, "steps": steps}, **common))
+    made.append(
+        new_event(
+            "annotation", clock=clock, body={"text": text, "twin": twin, "steps": steps}, **common
+        )
+    )
     return made

@@ -17,9 +17,13 @@ def start_worker(supervisor: Supervisor, *, is_spare: bool) -> WorkerProcess:
     """Start one more worker."""
     name = f"w{supervisor.started_count}"
     supervisor.started_count += 1
-    worker = WorkerProcess(name, options=supervisor.options, run=supervisor.run_dir, is_spare=is_spare)
+    worker = WorkerProcess(
+        name, options=supervisor.options, run=supervisor.run_dir, is_spare=is_spare
+    )
     supervisor.workers[name] = worker
-    supervisor.recorder.record("inventory", body={"worker": name, "state": "launching", "pid": worker.pid})
+    supervisor.recorder.record(
+        "inventory", body={"worker": name, "state": "launching", "pid": worker.pid}
+    )
     return worker
 
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 NOTIFY_S_MAX = 10.0
 
 
-def notify(contract: FailureContract | None, recorder: Recorder, escalation: Escalate, *, ledger: Path) -> None:
+def notify(
+    contract: FailureContract | None, recorder: Recorder, escalation: Escalate, *, ledger: Path
+) -> None:
     """Deliver an escalation as the contract says; without a `notify` there, only the ledger knows."""
     target = None if contract is None else contract.spec.recovery.notify
     if target is None:
@@ -35,7 +37,11 @@ def notify(contract: FailureContract | None, recorder: Recorder, escalation: Esc
     try:
         if target.command is not None:
             done = subprocess.run(
-                list(target.command), input=json.dumps(notice), text=True, timeout=NOTIFY_S_MAX, check=False,
+                list(target.command),
+                input=json.dumps(notice),
+                text=True,
+                timeout=NOTIFY_S_MAX,
+                check=False,
                 capture_output=True,
             )
             result = f"command exited with {done.returncode}"
@@ -44,17 +50,26 @@ def notify(contract: FailureContract | None, recorder: Recorder, escalation: Esc
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         result = f"not delivered: {type(error).__name__}: {error}"
     recorder.record(
-        "annotation", links={"incident": escalation.incident}, body={"text": "owner notified", "result": result}
+        "annotation",
+        links={"incident": escalation.incident},
+        body={"text": "owner notified", "result": result},
     )
 
 
 def _post(url: str, notice: dict[str, str]) -> str:
     alert = {
-        "labels": {"alertname": "LastgoodEscalation", "incident": notice["incident"], "owner": notice["owner"]},
+        "labels": {
+            "alertname": "LastgoodEscalation",
+            "incident": notice["incident"],
+            "owner": notice["owner"],
+        },
         "annotations": {"summary": notice["reason"], "next": notice["next"]},
     }
     request = urllib.request.Request(
-        url, data=json.dumps([alert]).encode(), headers={"Content-Type": "application/json"}, method="POST"
+        url,
+        data=json.dumps([alert]).encode(),
+        headers={"Content-Type": "application/json"},
+        method="POST",
     )
     with urllib.request.urlopen(request, timeout=NOTIFY_S_MAX) as answer:
         return f"alertmanager answered {answer.status}"

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from lastgood.training.processes import WorkerProcess
 
 
-def read_rank(rank: int, worker: WorkerProcess, *, generation: int, raised: Raised | None) -> RankReading:
+def read_rank(
+    rank: int, worker: WorkerProcess, *, generation: int, raised: Raised | None
+) -> RankReading:
     """Return all that is known about one rank now.
 
     A worker that has not yet begun this generation is read as joining: its page still tells of the last one.
@@ -59,7 +61,9 @@ def finished_step(step: int, workers: Sequence[WorkerProcess]) -> FinishedStep |
         if found is None:
             return None
         published.append(found)
-    return FinishedStep(step, tuple(p.report for p in published), max(p.done_wall_us for p in published))
+    return FinishedStep(
+        step, tuple(p.report for p in published), max(p.done_wall_us for p in published)
+    )
 
 
 def published_steps(workers: Mapping[int, WorkerProcess]) -> dict[int, int]:

@@ -33,7 +33,13 @@ class WorkerProcess:
         self.channel = Channel(ours, ToSupervisor)
         self._log = _open_log(options.log_dir, name)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lastgood.training.rank.worker", str(options.script), *options.arguments],
+            [
+                sys.executable,
+                "-m",
+                "lastgood.training.rank.worker",
+                str(options.script),
+                *options.arguments,
+            ],
             env=_environment(name, options, run, channel=theirs.fileno()),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
@@ -78,7 +84,11 @@ class WorkerProcess:
 
 def _environment(name: str, options: RunOptions, run: RunDir, *, channel: int) -> dict[str, str]:
     """The environment of a worker: torchrun's, less what only a rank can know."""
-    found = {key: value for key, value in os.environ.items() if key not in {"RANK", "LOCAL_RANK", "GROUP_RANK"}}
+    found = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in {"RANK", "LOCAL_RANK", "GROUP_RANK"}
+    }
     found.update(
         LASTGOOD_WORKER=name,
         LASTGOOD_RUN_DIR=str(run.root),

@@ -27,7 +27,14 @@ _CHUNK_AGE_US = 5_000_000
 class Recorder:
     """Writes the events of one run."""
 
-    def __init__(self, writer: LedgerWriter, *, clock: Clock, run_id: str, listener: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self,
+        writer: LedgerWriter,
+        *,
+        clock: Clock,
+        run_id: str,
+        listener: Callable[[Event], None] | None = None,
+    ) -> None:
         self._writer = writer
         self._clock = clock
         self._run_id = run_id
@@ -50,7 +57,12 @@ class Recorder:
             self.close_chunk()
         fields.setdefault("attempt", self.attempt)
         event = new_event(
-            kind, clock=self._clock, run=self._run_id, versions=self.versions, topology=self._topology, **fields
+            kind,
+            clock=self._clock,
+            run=self._run_id,
+            versions=self.versions,
+            topology=self._topology,
+            **fields,
         )
         self._writer.submit(event)
         if self._listener is not None:
@@ -99,5 +111,9 @@ class Recorder:
 def topology_digest() -> str:
     """Digest of what this run's devices hang on: one host, its processors. A change of the machine changes it."""
     processors: Sequence[int] = sorted(os.sched_getaffinity(0))
-    document = {"host": os.uname().nodename, "machine": os.uname().machine, "processors": list(processors)}
+    document = {
+        "host": os.uname().nodename,
+        "machine": os.uname().machine,
+        "processors": list(processors),
+    }
     return "sha256:" + sha256_hex(canonical_bytes(document))

@@ -39,7 +39,11 @@ def run_training(
     Raises:
         LastgoodError: what is wrong with the ledger, the contract or the start of the workers.
     """
-    contract = load_contract(options.contract) if options.contract is not None else default_contract("training")
+    contract = (
+        load_contract(options.contract)
+        if options.contract is not None
+        else default_contract("training")
+    )
     with LedgerWriter(options.ledger) as writer:
         recorder = Recorder(writer, clock=SystemClock(), run_id=options.run_id, listener=listener)
         recorder.record(
@@ -61,12 +65,16 @@ def run_training(
             exit_code = supervisor.run()
         except LastgoodError as error:
             exit_code = error.exit_code
-            recorder.record("annotation", body={"text": "the run ended with an error", "error": str(error)})
+            recorder.record(
+                "annotation", body={"text": "the run ended with an error", "error": str(error)}
+            )
             raise
         finally:
             recorder.close_chunk()
             for rank, name in enumerate(supervisor.serving):
-                recorder.record("exposure.leave", devices=1, ranks=(rank,), body={"worker": name, "rank": rank})
+                recorder.record(
+                    "exposure.leave", devices=1, ranks=(rank,), body={"worker": name, "rank": rank}
+                )
             recorder.record("attempt.end", body={"reason": "run ended"})
             recorder.record("run.end", body={"exit_code": exit_code})
             head = writer.flush()

@@ -47,8 +47,12 @@ class Startup:
         if self._checkpoint is not None:
             step = self._checkpoint.step
             plan = control.Plan(
-                tier="checkpoint", mode=VerifyMode.REPEAT.value, restore_step=step, target_step=step,
-                digest=self._checkpoint.digest, locator=str(self._checkpoint.path),
+                tier="checkpoint",
+                mode=VerifyMode.REPEAT.value,
+                restore_step=step,
+                target_step=step,
+                digest=self._checkpoint.digest,
+                locator=str(self._checkpoint.path),
             )
         elif self._has_candidates:
             raise RecoveryError(
@@ -60,12 +64,18 @@ class Startup:
             )
         supervisor.recorder.attempt = self._generation
         workers = {str(rank): name for rank, name in enumerate(supervisor.serving)}
-        supervisor.recorder.record("attempt.start", body={"world": len(workers), "workers": workers})
+        supervisor.recorder.record(
+            "attempt.start", body={"world": len(workers), "workers": workers}
+        )
         for rank, name in enumerate(supervisor.serving):
             if self._generation == 1:
-                supervisor.recorder.record("exposure.join", devices=1, ranks=(rank,), body={"worker": name, "rank": rank})
+                supervisor.recorder.record(
+                    "exposure.join", devices=1, ranks=(rank,), body={"worker": name, "rank": rank}
+                )
             supervisor.workers[name].channel.send(
-                control.Assignment(generation=self._generation, rank=rank, world=len(workers), plan=plan)
+                control.Assignment(
+                    generation=self._generation, rank=rank, world=len(workers), plan=plan
+                )
             )
 
     def hear(self, message: object) -> None:
@@ -85,8 +95,11 @@ class Startup:
             code = supervisor.workers[name].exit_code
             if code is not None:
                 raise RecoveryError(
-                    "a rank ended before the first step", where=name, found=describe_exit(code),
-                    needs="all ranks up to the first step", next="look at its output above (or use --log-dir)",
+                    "a rank ended before the first step",
+                    where=name,
+                    found=describe_exit(code),
+                    needs="all ranks up to the first step",
+                    next="look at its output above (or use --log-dir)",
                 )
         world = len(supervisor.serving)
         if self._checkpoint is None:
@@ -95,12 +108,18 @@ class Startup:
             if self._parked == world:
                 self._assign()
             return False
-        if len(self._restored) == world and not self._has_proceeded and all(r.is_intact for r in self._restored.values()):
+        if (
+            len(self._restored) == world
+            and not self._has_proceeded
+            and all(r.is_intact for r in self._restored.values())
+        ):
             self._has_proceeded = True
             for name in supervisor.serving:
                 supervisor.workers[name].channel.send(control.Proceed(generation=self._generation))
         broken = next((r for r in self._restored.values() if not r.is_intact), None)
-        different = next((r for r in self._replayed.values() if r.outcome == ReplayOutcome.DIFFERENT), None)
+        different = next(
+            (r for r in self._replayed.values() if r.outcome == ReplayOutcome.DIFFERENT), None
+        )
         if broken is not None or different is not None:
             self._give_up(broken.detail if broken is not None else "two runs of one step differ")
         elif len(self._replayed) == world:
@@ -135,18 +154,29 @@ class Startup:
         result = "equal" if outcomes == {ReplayOutcome.EQUAL} else "within_tolerance"
         supervisor.recorder.record(
             "verify",
-            verification={"test": f"run step {step + 1} twice on every rank", "result": result, "evidence": self._checkpoint.digest},
+            verification={
+                "test": f"run step {step + 1} twice on every rank",
+                "result": result,
+                "evidence": self._checkpoint.digest,
+            },
             body={"step": step, "target": step, "mode": VerifyMode.REPEAT.value},
         )
         self._say_trust("verified", "resumed from it")
         supervisor.begin_loop(generation=self._generation, step=step)
         for name in supervisor.serving:
-            supervisor.workers[name].channel.send(control.Resumed(generation=self._generation, step=step))
+            supervisor.workers[name].channel.send(
+                control.Resumed(generation=self._generation, step=step)
+            )
 
     def _say_trust(self, state: str, reason: str) -> None:
         assert self._checkpoint is not None
         self._supervisor.recorder.record(
             "state.trust",
-            body={"step": self._checkpoint.step, "tier": "checkpoint", "state": state, "reason": reason,
-                  "locator": self._checkpoint.path.name},
+            body={
+                "step": self._checkpoint.step,
+                "tier": "checkpoint",
+                "state": state,
+                "reason": reason,
+                "locator": self._checkpoint.path.name,
+            },
         )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lastgood.base.clock import SystemClock
-from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE, RecoveryError
+from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
 from lastgood.recovery import loop, messages
 from lastgood.recovery.messages import ReplayOutcome
 from lastgood.recovery.policy import LoopPhase
@@ -55,7 +55,9 @@ class Supervisor:
         self.contract = contract
         self.recorder = recorder
         self.clock = SystemClock()
-        self.run_dir = RunDir.create(options.root or default_root(options.run_id), ranks=options.ranks)
+        self.run_dir = RunDir.create(
+            options.root or default_root(options.run_id), ranks=options.ranks
+        )
         self.page = ControlPage(self.run_dir.control, create=True)
         self.watch = Watch(options.limits)
         self.workers: dict[str, WorkerProcess] = {}
@@ -83,7 +85,10 @@ class Supervisor:
 
     def run(self) -> int:
         """Run the job to its end; returns the exit code of `lastgood run`."""
-        previous = {s: signal.signal(s, self._notice) for s in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)}
+        previous = {
+            s: signal.signal(s, self._notice)
+            for s in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+        }
         try:
             ended = launch_workers(self)
             if ended is not None:
@@ -201,7 +206,9 @@ class Supervisor:
             case control.SectionChanged():
                 kind = "section.begin" if message.is_open else "section.end"
                 self.recorder.record(
-                    kind, t_occurred_us=message.wall_us, ranks=(message.rank,),
+                    kind,
+                    t_occurred_us=message.wall_us,
+                    ranks=(message.rank,),
                     body={"name": message.name, "state": message.state},
                 )
             case control.Finished():
@@ -222,15 +229,21 @@ class Supervisor:
             case control.StateRestored():
                 self.tell_loop(
                     messages.Restored(
-                        rank=message.rank, generation=message.generation, is_intact=message.is_intact,
-                        bad_step=message.bad_step, detail=message.detail,
+                        rank=message.rank,
+                        generation=message.generation,
+                        is_intact=message.is_intact,
+                        bad_step=message.bad_step,
+                        detail=message.detail,
                     )
                 )
             case control.StepReplayed():
                 self.tell_loop(
                     messages.Replayed(
-                        rank=message.rank, generation=message.generation, step=message.step,
-                        outcome=ReplayOutcome(message.outcome), detail=message.detail,
+                        rank=message.rank,
+                        generation=message.generation,
+                        step=message.step,
+                        outcome=ReplayOutcome(message.outcome),
+                        detail=message.detail,
                     )
                 )
 
@@ -238,7 +251,10 @@ class Supervisor:
         """One step was run twice at the start: from now on it is known whether replays must be bit-equal."""
         if not message.is_bitwise:
             # Four times the noise that was seen: two runs may differ by twice as much again.
-            largest = max(float.fromhex(message.noise), float.fromhex(self.tolerance) / 4 if self.tolerance else 0.0)
+            largest = max(
+                float.fromhex(message.noise),
+                float.fromhex(self.tolerance) / 4 if self.tolerance else 0.0,
+            )
             self.tolerance = (4 * largest).hex()
         self.recorder.record(
             "annotation",
@@ -258,14 +274,23 @@ class Supervisor:
         self.raised.setdefault(
             rank,
             Raised(
-                type_name=message.type_name, message=message.message, is_group_error=message.is_group_error,
-                step=message.step, t_us=self.now_us(),
+                type_name=message.type_name,
+                message=message.message,
+                is_group_error=message.is_group_error,
+                step=message.step,
+                t_us=self.now_us(),
             ),
         )
         if not message.is_group_error:
             self.recorder.record(
-                "observation", ranks=(rank,), symptom=Symptom.EXCEPTION.value,
-                body={"type": message.type_name, "message": message.message, "trace": message.trace},
+                "observation",
+                ranks=(rank,),
+                symptom=Symptom.EXCEPTION.value,
+                body={
+                    "type": message.type_name,
+                    "message": message.message,
+                    "trace": message.trace,
+                },
             )
         self._next_liveness_us = 0
 
@@ -318,7 +343,8 @@ class Supervisor:
                 continue
             self._reaped.add(worker.name)
             self.recorder.record(
-                "inventory", body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)}
+                "inventory",
+                body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)},
             )
             self.tell_loop(messages.WorkerGone(worker.name))
             self._effects.forget(worker)
@@ -335,7 +361,9 @@ class Supervisor:
             self._wait_for_exits()
         elif self.state.phase is LoopPhase.RUNNING and len(self.finished) == self.options.ranks:
             last_step = self.watch.next_step - 1
-            if all(self.workers[name].slot.view().published_step <= last_step for name in self.serving):
+            if all(
+                self.workers[name].slot.view().published_step <= last_step for name in self.serving
+            ):
                 self._is_finishing = True
                 self.recorder.close_chunk()
                 for name in self.serving:
@@ -354,14 +382,18 @@ class Supervisor:
         if self.last_step is None and self.state.phase is LoopPhase.RUNNING:
             self.recorder.record("planned.begin", body={"reason": self._stop_reason})
             self.finish_after(1)
-        if self.last_step is not None and len(self.finished) == self.options.ranks and self._checkpointing.write_last():
-            self.exit_code = EXIT_REQUEUE
-        elif is_late:
+        if (
+            self.last_step is not None
+            and len(self.finished) == self.options.ranks
+            and self._checkpointing.write_last()
+        ) or is_late:
             self.exit_code = EXIT_REQUEUE
 
     def finish_after(self, more_steps: int) -> None:
         """End the training loop on every rank so many steps behind the furthest one."""
-        self.last_step = max(self.workers[name].slot.view().step for name in self.serving) + more_steps
+        self.last_step = (
+            max(self.workers[name].slot.view().step for name in self.serving) + more_steps
+        )
         for name in self.serving:
             self.workers[name].channel.send(control.StopAfter(step=self.last_step))
 

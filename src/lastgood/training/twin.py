@@ -36,11 +36,16 @@ def run_plain(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    children = [_start(script, arguments, rank=rank, ranks=ranks, port=port) for rank in range(ranks)]
+    children = [
+        _start(script, arguments, rank=rank, ranks=ranks, port=port) for rank in range(ranks)
+    ]
     deadline_us = clock.monotonic_us() + limit_us
     try:
         while (codes := [child.poll() for child in children]) and None in codes:
-            if any(code for code in codes if code is not None) or clock.monotonic_us() > deadline_us:
+            if (
+                any(code for code in codes if code is not None)
+                or clock.monotonic_us() > deadline_us
+            ):
                 break
             if on_turn is not None:
                 on_turn()
@@ -58,7 +63,9 @@ def run_plain(
             child.wait()
 
 
-def _start(script: Path, arguments: Sequence[str], *, rank: int, ranks: int, port: int) -> subprocess.Popen[bytes]:
+def _start(
+    script: Path, arguments: Sequence[str], *, rank: int, ranks: int, port: int
+) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
         "RANK": str(rank),
@@ -70,4 +77,6 @@ def _start(script: Path, arguments: Sequence[str], *, rank: int, ranks: int, por
     }
     # The bits depend on the number of threads, so both runs have the same.
     environment.setdefault("OMP_NUM_THREADS", "1")
-    return subprocess.Popen([sys.executable, str(script), *arguments], env=environment, stdin=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [sys.executable, str(script), *arguments], env=environment, stdin=subprocess.DEVNULL
+    )

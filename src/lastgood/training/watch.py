@@ -46,13 +46,17 @@ class Watch:
         self.next_step = next_step
         self._liveness = None
 
-    def assess_steps(self, workers: Sequence[WorkerProcess], *, now_us: int) -> Iterator[AssessedStep]:
+    def assess_steps(
+        self, workers: Sequence[WorkerProcess], *, now_us: int
+    ) -> Iterator[AssessedStep]:
         """Yield each newly finished step with its verdicts; stops behind the first that is not acceptable."""
         while (finished := self._finished(workers)) is not None:
             found, self._correctness = correctness.assess(
                 finished.reports, memory=self._correctness, world=len(workers), now_us=now_us
             )
-            speed, self._performance = performance.assess(finished.reports, memory=self._performance, now_us=now_us)
+            speed, self._performance = performance.assess(
+                finished.reports, memory=self._performance, now_us=now_us
+            )
             self.next_step += 1
             if found.verdict in (Verdict.OK, Verdict.SUSPECT):
                 self._learn(finished)
@@ -78,6 +82,8 @@ class Watch:
             read_rank(rank, worker, generation=self.generation, raised=raised.get(rank))
             for rank, worker in enumerate(workers)
         ]
-        verdict = liveness.assess(readings, limits=self.limits, now_us=now_us, previous=self._liveness)
+        verdict = liveness.assess(
+            readings, limits=self.limits, now_us=now_us, previous=self._liveness
+        )
         self._liveness = liveness.remember(self._liveness, readings, now_us=now_us)
         return verdict

@@ -52,11 +52,19 @@ class ByteTransformer(nn.Module):
         self.embed = nn.Embedding(256, WIDTH)
         self.place = nn.Parameter(torch.zeros(CONTEXT, WIDTH))
         layer = nn.TransformerEncoderLayer(
-            WIDTH, HEADS, 4 * WIDTH, dropout=0.1, activation="gelu", batch_first=True, norm_first=True
+            WIDTH,
+            HEADS,
+            4 * WIDTH,
+            dropout=0.1,
+            activation="gelu",
+            batch_first=True,
+            norm_first=True,
         )
         self.body = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
         self.head = nn.Linear(WIDTH, 256)
-        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT), persistent=False)
+        self.register_buffer(
+            "mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT), persistent=False
+        )
 
     def forward(self, symbols: torch.Tensor) -> torch.Tensor:
         """Logits of the next byte at every place."""
@@ -96,7 +104,9 @@ def main() -> None:
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 50))
     train = train_plain if options.plain else train_supervised
     rank, steps, loss = train(options, model, optimizer, scheduler)
-    digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+    digest = hashlib.sha256(
+        b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+    ).hexdigest()
     result = {"rank": rank, "steps": steps, "weights_sha256": digest, "last_loss": loss}
     (options.out / f"weights-rank{rank}.json").write_text(json.dumps(result))
 
@@ -123,6 +133,7 @@ def train_plain(options, model, optimizer, scheduler):  # noqa: ANN001, ANN201
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     loader = make_loader(rank, world)
+    assert isinstance(loader.sampler, DistributedSampler)
     wrapped = nn.parallel.DistributedDataParallel(model, **SMALL_BUCKETS)
     done, loss = 0, None
     while done < options.steps:

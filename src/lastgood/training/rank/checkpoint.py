@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 import xxhash
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from lastgood.training.rank.snapshot import LoadedState, SnapshotMismatch, load_snapshot
 from lastgood.training.rank.state import Digests, digest_state, pack, unpack
@@ -29,7 +30,11 @@ def _flatten(states: list[LoadedState]) -> dict[str, torch.Tensor]:
     """One flat dictionary of tensors: what all ranks share once, and each rank's own under its number."""
     flat = {name: t for name, t in states[0].tensors.items() if not name.startswith("buffer.")}
     for rank, state in enumerate(states):
-        flat |= {f"rank{rank}.{name}": t for name, t in state.tensors.items() if name.startswith("buffer.")}
+        flat |= {
+            f"rank{rank}.{name}": t
+            for name, t in state.tensors.items()
+            if name.startswith("buffer.")
+        }
         blob = pack({"values": state.values, "streams": state.streams, "position": state.position})
         flat[f"rank{rank}.blob"] = torch.frombuffer(bytearray(blob), dtype=torch.uint8)
     return flat
@@ -70,11 +75,20 @@ def load_checkpoint(locator: str, *, rank: int, step: int) -> LoadedState:
     try:
         mark = json.loads((path / MARK).read_text())
         flat = _read_tensors(path, rank)
-    except (OSError, ValueError, KeyError, RuntimeError, EOFError, dcp.CheckpointException) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        RuntimeError,
+        EOFError,
+        dcp.CheckpointException,
+    ) as error:
         raise SnapshotMismatch(step, f"checkpoint {path.name} cannot be read: {error}") from error
     blob = flat.pop(f"rank{rank}.blob").numpy().tobytes()
     if xxhash.xxh3_128_hexdigest(blob) != mark["blob_digests"][rank]:
-        raise SnapshotMismatch(step, f"checkpoint {path.name}: the bytes of rank {rank}'s streams and position changed")
+        raise SnapshotMismatch(
+            step, f"checkpoint {path.name}: the bytes of rank {rank}'s streams and position changed"
+        )
     content = unpack(blob)
     own = f"rank{rank}."
     private = {name.removeprefix(own): t for name, t in flat.items() if name.startswith(own)}
@@ -85,8 +99,17 @@ def load_checkpoint(locator: str, *, rank: int, step: int) -> LoadedState:
     found = digest_state(replicated, private, content["streams"])
     wanted = Digests(mark["digest"], mark["private_digests"][rank])
     if found != wanted or mark["step"] != step:
-        raise SnapshotMismatch(step, f"checkpoint {path.name} hashes to {found}, it was written as {wanted}")
-    return LoadedState(step, found, replicated | private, content["values"], content["streams"], content["position"])
+        raise SnapshotMismatch(
+            step, f"checkpoint {path.name} hashes to {found}, it was written as {wanted}"
+        )
+    return LoadedState(
+        step,
+        found,
+        replicated | private,
+        content["values"],
+        content["streams"],
+        content["position"],
+    )
 
 
 def _read_tensors(path: Path, rank: int) -> dict[str, torch.Tensor]:
@@ -95,7 +118,8 @@ def _read_tensors(path: Path, rank: int) -> dict[str, torch.Tensor]:
     flat = {
         name: torch.empty(about.size, dtype=about.properties.dtype)
         for name, about in metadata.items()
-        if not name.startswith("rank") or name.startswith(f"rank{rank}.")
+        if isinstance(about, TensorStorageMetadata)
+        and (not name.startswith("rank") or name.startswith(f"rank{rank}."))
     }
     dcp.load(flat, checkpoint_id=str(path), no_dist=True)
     return flat
@@ -117,9 +141,13 @@ def main() -> None:
             _answer({"kind": "copied", "step": step})
             mark = write_checkpoint(Path(request["path"]), states)
         except (SnapshotMismatch, OSError, RuntimeError, dcp.CheckpointException) as error:
-            _answer({"kind": "failed", "step": step, "reason": f"{type(error).__name__}: {error}"[:500]})
+            _answer(
+                {"kind": "failed", "step": step, "reason": f"{type(error).__name__}: {error}"[:500]}
+            )
         else:
-            _answer({"kind": "written", "step": step, "bytes": mark["bytes"], "digest": mark["digest"]})
+            _answer(
+                {"kind": "written", "step": step, "bytes": mark["bytes"], "digest": mark["digest"]}
+            )
 
 
 def _copied(state: LoadedState) -> LoadedState:

@@ -19,7 +19,7 @@ RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK"})
 
 class _GuardedEnviron(os._Environ):  # noqa: SLF001 - the only way to see a read of os.environ
     def __getitem__(self, key: str) -> str:
-        if key in RANK_VARIABLES and key.encode() not in self._data:
+        if key in RANK_VARIABLES and key.encode() not in self._data:  # pyrefly: ignore[missing-attribute]
             raise Refused(
                 "there is no rank before lastgood.start",
                 where=f"os.environ[{key!r}]",

@@ -38,7 +38,7 @@ class _Kept(NamedTuple):
     after: Position
 
 
-class EndOfEpoch(Exception):  # noqa: N818 - control flow inside this package
+class EndOfEpoch(Exception):
     """The loader has no more batches in this epoch."""
 
 
@@ -89,7 +89,9 @@ class Feed:
         except StopIteration:
             raise EndOfEpoch from None
         before = self._position
-        self._position = before._replace(offset=before.offset + 1, loader_state=self._loader_state())
+        self._position = before._replace(
+            offset=before.offset + 1, loader_state=self._loader_state()
+        )
         self._newest_step = step
         self._kept[step] = _Kept(batch, capture_streams(), self._position)
         while len(self._kept) > KEPT_BATCHES:

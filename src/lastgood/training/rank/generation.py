@@ -16,8 +16,12 @@ from lastgood.training.rank.checkpoint import load_checkpoint
 from lastgood.training.rank.feed import Feed, Position
 from lastgood.training.rank.passes import Pass, passes_after_restore
 from lastgood.training.rank.replica import replicas_agree
-from lastgood.training.rank.snapshot import LoadedState, SnapshotMismatch, SnapshotWriter, load_snapshot
-from lastgood.training.rundir import SLOT_COUNT
+from lastgood.training.rank.snapshot import (
+    LoadedState,
+    SnapshotMismatch,
+    SnapshotWriter,
+    load_snapshot,
+)
 from lastgood.training.rank.state import (
     Digests,
     capture_streams,
@@ -25,6 +29,7 @@ from lastgood.training.rank.state import (
     largest_difference,
     restore_streams,
 )
+from lastgood.training.rundir import SLOT_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,7 +50,14 @@ _GATE_DEPTH = 2
 class Generation:
     """The rank's current generation and everything in it that recovery replaces."""
 
-    def __init__(self, link: Link, trainable: Trainable, replica: Replica, make_loader: Callable[[int, int], Iterable[Any]], injection: StepInjection) -> None:
+    def __init__(
+        self,
+        link: Link,
+        trainable: Trainable,
+        replica: Replica,
+        make_loader: Callable[[int, int], Iterable[Any]],
+        injection: StepInjection,
+    ) -> None:
         self._link = link
         self._trainable = trainable
         self._make_loader = make_loader
@@ -101,8 +113,12 @@ class Generation:
                 # A peer died while the group was formed; the supervisor knows and revokes.
                 self._link.channel.send(
                     control.StepRaised(
-                        generation=self.number, step=self.state_step, type_name=type(error).__name__,
-                        message=str(error)[:2000], is_group_error=True, trace="",
+                        generation=self.number,
+                        step=self.state_step,
+                        type_name=type(error).__name__,
+                        message=str(error)[:2000],
+                        is_group_error=True,
+                        trace="",
                     )
                 )
                 self._link.wait_revoked(self.number)
@@ -123,7 +139,9 @@ class Generation:
     def _take(self, assignment: Assignment) -> None:
         """Become the rank of the assignment."""
         self.number, self.world = assignment.generation, assignment.world
-        self._tolerance = None if assignment.tolerance is None else float.fromhex(assignment.tolerance)
+        self._tolerance = (
+            None if assignment.tolerance is None else float.fromhex(assignment.tolerance)
+        )
         if self.rank != assignment.rank:
             self.rank = assignment.rank
             self._writer = SnapshotWriter(self._link.run, self.rank)
@@ -145,13 +163,18 @@ class Generation:
             self._expected = load_snapshot(self._link.run, self.rank, plan.target_step)
         found = self._expected.digests.replica
         if found != plan.digest:
-            raise SnapshotMismatch(plan.target_step, f"hashes to {found}, the ranks agreed on {plan.digest}")
+            raise SnapshotMismatch(
+                plan.target_step, f"hashes to {found}, the ranks agreed on {plan.digest}"
+            )
 
     def _join(self) -> None:
         self._link.slot.enter(Phase.JOINING)
         if self.world > 1:
             self._link.group.join(
-                generation=self.number, rank=self.rank, world=self.world, store=self._link.run.store(self.number)
+                generation=self.number,
+                rank=self.rank,
+                world=self.world,
+                store=self._link.run.store(self.number),
             )
         else:
             self._link.group.generation = self.number
@@ -164,13 +187,16 @@ class Generation:
         if plan is None:
             self._start_fresh()
             return
-        assert self._loaded is not None and self._mode is not None, "read before it is begun"
+        assert self._loaded is not None, "read before it is begun"
+        assert self._mode is not None, "read before it is begun"
         self.is_fresh = False
         self.state_step = plan.restore_step
         self._link.slot.set_published(plan.restore_step)
         self._load(self._loaded)
         self.passes = list(
-            passes_after_restore(self._mode, restore_step=plan.restore_step, is_wrapped=self.world > 1)
+            passes_after_restore(
+                self._mode, restore_step=plan.restore_step, is_wrapped=self.world > 1
+            )
         )
 
     def _start_fresh(self) -> None:
@@ -182,10 +208,16 @@ class Generation:
         self._publish_state(0)
         write_addresses(self._link.run.addresses(self._link.worker), self._trainable.model)
 
-    def _tell_restored(self, *, intact: bool, bad_step: int | None = None, detail: str = "") -> None:
+    def _tell_restored(
+        self, *, intact: bool, bad_step: int | None = None, detail: str = ""
+    ) -> None:
         self._link.channel.send(
             control.StateRestored(
-                generation=self.number, rank=self.rank, is_intact=intact, bad_step=bad_step, detail=detail
+                generation=self.number,
+                rank=self.rank,
+                is_intact=intact,
+                bad_step=bad_step,
+                detail=detail,
             )
         )
 
@@ -210,7 +242,9 @@ class Generation:
             return False
         digests = self._publish_state(report.step)
         self.state_step = report.step
-        self._link.slot.publish(replace(report, digest=digests.replica), done_wall_us=self._clock.wall_us())
+        self._link.slot.publish(
+            replace(report, digest=digests.replica), done_wall_us=self._clock.wall_us()
+        )
         return True
 
     def _wait_at_gate(self, step: int) -> bool:
@@ -224,7 +258,11 @@ class Generation:
     def _publish_state(self, step: int) -> Digests:
         assert self._writer is not None, "there is a writer once there is a rank"
         digests = self._writer.write(
-            self._trainable, step=step, generation=self.number, streams=capture_streams(), position={"feed": self.feed.position}
+            self._trainable,
+            step=step,
+            generation=self.number,
+            streams=capture_streams(),
+            position={"feed": self.feed.position},
         )
         self._link.slot.set_published(step)
         return digests
@@ -242,7 +280,9 @@ class Generation:
         self._trial = self._digests()
         self._trial_tensors = {}
         if self._tolerance is not None:
-            self._trial_tensors = {name: tensor.clone() for name, tensor in self._live_tensors().items()}
+            self._trial_tensors = {
+                name: tensor.clone() for name, tensor in self._live_tensors().items()
+            }
 
     def begin_probe(self, passes: tuple[Pass, ...]) -> None:
         """Run the newest step once more from its predecessor."""
@@ -255,9 +295,13 @@ class Generation:
         """Measure how far two runs of one step differ; the published result stays the valid one."""
         assert self._expected is not None, "a probe compares with a published state"
         is_bitwise = self._digests() == self._expected.digests
-        noise = 0.0 if is_bitwise else largest_difference(self._live_tensors(), self._expected.tensors)
+        noise = (
+            0.0 if is_bitwise else largest_difference(self._live_tensors(), self._expected.tensors)
+        )
         self._link.channel.send(
-            control.NoiseMeasured(rank=self.rank, step=self._expected.step, is_bitwise=is_bitwise, noise=noise.hex())
+            control.NoiseMeasured(
+                rank=self.rank, step=self._expected.step, is_bitwise=is_bitwise, noise=noise.hex()
+            )
         )
         if not is_bitwise:
             self._load(self._expected)
@@ -272,7 +316,12 @@ class Generation:
         self._link.slot.enter(Phase.HELD)
         self._link.channel.send(
             control.StepReplayed(
-                generation=self.number, rank=self.rank, step=report.step, outcome=outcome, digest=found.replica, detail=detail
+                generation=self.number,
+                rank=self.rank,
+                step=report.step,
+                outcome=outcome,
+                digest=found.replica,
+                detail=detail,
             )
         )
         if not self._link.wait_resumed(self.number):
@@ -294,15 +343,24 @@ class Generation:
     def _compare(self, found: Digests, wanted: Digests | None) -> tuple[ReplayOutcome, str]:
         if found == wanted:
             return ReplayOutcome.EQUAL, ""
-        what = "replicated state" if wanted is None or found.replica != wanted.replica else "private state"
+        what = (
+            "replicated state"
+            if wanted is None or found.replica != wanted.replica
+            else "private state"
+        )
         if self._tolerance is None:
             return ReplayOutcome.DIFFERENT, f"{what} differs bitwise"
         assert self._expected is not None
-        reference = self._expected.tensors if self._mode is VerifyMode.PREDECESSOR else self._trial_tensors
+        reference = (
+            self._expected.tensors if self._mode is VerifyMode.PREDECESSOR else self._trial_tensors
+        )
         difference = largest_difference(self._live_tensors(), reference)
         # Written so that a difference that is not a number fails.
         if difference <= self._tolerance:
-            return ReplayOutcome.WITHIN_TOLERANCE, f"{what}: {difference:.3g} <= {self._tolerance:.3g}"
+            return (
+                ReplayOutcome.WITHIN_TOLERANCE,
+                f"{what}: {difference:.3g} <= {self._tolerance:.3g}",
+            )
         return ReplayOutcome.DIFFERENT, f"{what}: {difference:.3g} > {self._tolerance:.3g}"
 
 

@@ -105,7 +105,9 @@ class Group:
             if self._before_join is not None:
                 # In the middle of forming the group: whatever is connected so far is cut, the rest when it is noted.
                 before = self._before_join
-                self._sockets |= {fd: inode for fd, inode in _socket_inodes().items() if before.get(fd) != inode}
+                self._sockets |= {
+                    fd: inode for fd, inode in _socket_inodes().items() if before.get(fd) != inode
+                }
             return self._cut_noted()
 
     def _cut_noted(self) -> int:

@@ -28,7 +28,13 @@ Hook = "Callable[[object, dist.GradBucket], torch.futures.Future[torch.Tensor]]"
 class CountingHook:
     """Counts bucket launches and completions of one generation and keeps what the gradient showed this step."""
 
-    def __init__(self, slot: StatusSlot, injection: StepInjection, inner: Callable | None = None, inner_state: object = None) -> None:
+    def __init__(
+        self,
+        slot: StatusSlot,
+        injection: StepInjection,
+        inner: Callable | None = None,
+        inner_state: object = None,
+    ) -> None:
         """`inner` is the user's own hook and its state, or None for the default all-reduce."""
         self._slot = slot
         self._injection = injection

@@ -38,7 +38,9 @@ class StepInjection:
         from lastgood.faults.in_step import StepFaults
         from lastgood.faults.tape import read_tape
 
-        self._faults = StepFaults(read_tape(self._tape), rank=rank, mark_dir=self._marks, clock=SystemClock())
+        self._faults = StepFaults(
+            read_tape(self._tape), rank=rank, mark_dir=self._marks, clock=SystemClock()
+        )
 
     def begin_step(self, step: int) -> None:
         """See whether this step has to fail."""

@@ -29,7 +29,9 @@ _POLL_S = 0.2
 class Link:
     """Everything a rank shares with its supervisor."""
 
-    def __init__(self, *, worker: str, channel: Channel, run: RunDir, slot: StatusSlot, page: ControlPage) -> None:
+    def __init__(
+        self, *, worker: str, channel: Channel, run: RunDir, slot: StatusSlot, page: ControlPage
+    ) -> None:
         self.worker = worker
         self.channel = channel
         self.run = run
@@ -55,7 +57,9 @@ class Link:
         while not self.channel.is_closed:
             for message in self.channel.receive():
                 self._take(message)
-        os._exit(SUPERVISOR_GONE)  # without a supervisor nobody would name a culprit or restore a state
+        os._exit(
+            SUPERVISOR_GONE
+        )  # without a supervisor nobody would name a culprit or restore a state
 
     def _take(self, message: object) -> None:
         if isinstance(message, control.DumpStack):

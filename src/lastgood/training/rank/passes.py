@@ -43,7 +43,9 @@ def _settle(step: int, last: Pass, second: PassKind = PassKind.DISCARD) -> tuple
     return (Pass(PassKind.DISCARD, step, wraps=True), Pass(second, step), last)
 
 
-def passes_after_restore(mode: VerifyMode, *, restore_step: int, is_wrapped: bool) -> tuple[Pass, ...]:
+def passes_after_restore(
+    mode: VerifyMode, *, restore_step: int, is_wrapped: bool
+) -> tuple[Pass, ...]:
     """Return the passes that verify a restored state; `is_wrapped` is false with a single rank, which has no DDP."""
     step = restore_step + 1
     replay = Pass(PassKind.REPLAY, step)

@@ -26,7 +26,16 @@ class Replica:
     `run.model.module` and `run.model.no_sync()` work as with DDP, and it may be kept in a variable.
     """
 
-    def __init__(self, module: torch.nn.Module, slot: StatusSlot, *, ddp: dict[str, Any], hook: Callable | None, hook_state: object, injection: StepInjection) -> None:
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        slot: StatusSlot,
+        *,
+        ddp: dict[str, Any],
+        hook: Callable | None,
+        hook_state: object,
+        injection: StepInjection,
+    ) -> None:
         self._module = module
         self._slot = slot
         self._options = dict(ddp)
@@ -43,8 +52,12 @@ class Replica:
         out once the replicas' digests are known to agree.
         """
         self.unwrap()
-        self._wrapper = DistributedDataParallel(self._module, init_sync=not is_synced, **self._options)
-        self.hook = CountingHook(self._slot, self._injection, self._user_hook, self._user_hook_state)
+        self._wrapper = DistributedDataParallel(
+            self._module, init_sync=not is_synced, **self._options
+        )
+        self.hook = CountingHook(
+            self._slot, self._injection, self._user_hook, self._user_hook_state
+        )
         self.hook.attach(self._wrapper)
         self._count_buffer_broadcast(self._wrapper)
 
@@ -70,6 +83,7 @@ class Replica:
         self.hook = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the wrapped model forward."""
         self._injection.raise_if_due()
         return self._wrapper(*args, **kwargs)
 

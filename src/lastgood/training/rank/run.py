@@ -82,7 +82,9 @@ def start(
         model, link.slot, ddp=ddp or {}, hook=hook, hook_state=hook_state, injection=injection
     )
     run = Run(link, Generation(link, trainable, replica, loader, injection))
-    link.channel.send(control.Ready(state_bytes=sum(p.numel() * p.element_size() for p in model.parameters())))
+    link.channel.send(
+        control.Ready(state_bytes=sum(p.numel() * p.element_size() for p in model.parameters()))
+    )
     run._generation.enter_next()  # noqa: SLF001 - start is part of the run
     link.on_script_end = run.close
     return run
@@ -113,7 +115,12 @@ class Step:
         self._run._begin(self._pass)  # noqa: SLF001
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
         if error is None:
             self._run._end(self)  # noqa: SLF001
             return False
@@ -196,9 +203,9 @@ class Run:
                 continue
             if batch is not None:
                 yield batch[0]
-            elif epochs is None and steps is None and self._link.stop_after is None:
-                return
-            elif self._finish():
+            elif (
+                epochs is None and steps is None and self._link.stop_after is None
+            ) or self._finish():
                 return
 
     def _next_batch(self, *, last_epoch: float, steps: int | None) -> tuple[Any] | None:
@@ -232,7 +239,9 @@ class Run:
         return Step(self, self._pass)
 
     @contextmanager
-    def section(self, name: str, *, limit: str | None = None, counts_as: str = "productive") -> Iterator[None]:
+    def section(
+        self, name: str, *, limit: str | None = None, counts_as: str = "productive"
+    ) -> Iterator[None]:
         """Declare a long phase outside the steps, with its own limit for the hang detector.
 
         Args:
@@ -253,7 +262,11 @@ class Run:
     def _tell_section(self, name: str, counts_as: str, *, is_open: bool) -> None:
         self._link.channel.send(
             control.SectionChanged(
-                rank=self.rank, name=name, state=counts_as, is_open=is_open, wall_us=self._clock.wall_us()
+                rank=self.rank,
+                name=name,
+                state=counts_as,
+                is_open=is_open,
+                wall_us=self._clock.wall_us(),
             )
         )
 
@@ -277,7 +290,9 @@ class Run:
             case PassKind.STEP:
                 step.is_accepted = generation.accept(self._report(this, step))
                 if this.step == PROBE_STEP and generation.is_fresh:
-                    generation.begin_probe(passes_of_probe(this.step, is_wrapped=generation.world > 1))
+                    generation.begin_probe(
+                        passes_of_probe(this.step, is_wrapped=generation.world > 1)
+                    )
             case PassKind.DISCARD:
                 pass
             case PassKind.TRIAL:
@@ -294,7 +309,9 @@ class Run:
         """What this rank says about the step; the digest is filled in when the state is published."""
         hook = self.model.hook
         whole_us = self._clock.monotonic_us() - self._began_us
-        norm = step.grad_norm if step.grad_norm is not None else (hook.grad_norm() if hook else None)
+        norm = (
+            step.grad_norm if step.grad_norm is not None else (hook.grad_norm() if hook else None)
+        )
         return StepReport(
             rank=self.rank,
             step=this.step,
@@ -327,7 +344,9 @@ class Run:
     def _finish(self) -> bool:
         """Say that the last step is done; False when a fault elsewhere makes this rank go back to work."""
         generation = self._generation
-        self._link.channel.send(control.Finished(generation=generation.number, step=generation.state_step))
+        self._link.channel.send(
+            control.Finished(generation=generation.number, step=generation.state_step)
+        )
         self._link.slot.enter(Phase.FINISHED)
         self._is_finished = self._link.wait_finish(generation.number)
         return self._is_finished

@@ -51,7 +51,7 @@ class LoadedState(NamedTuple):
     position: dict[str, Any]
 
 
-class SnapshotMismatch(Exception):  # noqa: N818 - a result that the recovery loop acts upon
+class SnapshotMismatch(Exception):
     """The bytes of a snapshot do not hash to the digest that was published with them."""
 
     def __init__(self, step: int, detail: str) -> None:
@@ -107,7 +107,15 @@ class SnapshotWriter:
         self._files: dict[Path, _File] = {}
         self._layout: Layout | None = None
 
-    def write(self, trainable: Trainable, *, step: int, generation: int, streams: RandomStreams, position: dict[str, Any]) -> Digests:
+    def write(
+        self,
+        trainable: Trainable,
+        *,
+        step: int,
+        generation: int,
+        streams: RandomStreams,
+        position: dict[str, Any],
+    ) -> Digests:
         """Publish the state after `step`; returns its digests. Raises OSError when shared memory is full."""
         replicated, private = trainable.tensors()
         if self._layout is None or not fits(self._layout, replicated, private):
@@ -123,7 +131,7 @@ class SnapshotWriter:
         with torch.no_grad():
             for entries, tensors in ((layout.replicated, replicated), (layout.private, private)):
                 if entries:
-                    torch._foreach_copy_(file.views(entries), list(tensors.values()))  # noqa: SLF001 - one fused copy
+                    torch._foreach_copy_(file.views(entries), list(tensors.values()))
         blob_offset = HEADER_BYTES + layout.data_bytes
         mapped[blob_offset : blob_offset + len(blob)] = blob
         digests = digest_state(replicated, private, streams)
@@ -165,10 +173,21 @@ def load_snapshot(run: RunDir, rank: int, step: int) -> LoadedState:
     private = {e.name: _view(mapped, e) for e in layout.private}
     found = digest_state(replicated, private, content["streams"])
     if found.replica != header["digest"]:
-        raise SnapshotMismatch(step, f"parameters and optimizer hash to {found.replica}, published {header['digest']}")
+        raise SnapshotMismatch(
+            step, f"parameters and optimizer hash to {found.replica}, published {header['digest']}"
+        )
     if found.private != header["private_digest"]:
-        raise SnapshotMismatch(step, f"private state hashes to {found.private}, published {header['private_digest']}")
-    return LoadedState(step, found, replicated | private, content["values"], content["streams"], content["position"])
+        raise SnapshotMismatch(
+            step, f"private state hashes to {found.private}, published {header['private_digest']}"
+        )
+    return LoadedState(
+        step,
+        found,
+        replicated | private,
+        content["values"],
+        content["streams"],
+        content["position"],
+    )
 
 
 def _has_dirty_gaps(mapped: mmap.mmap, layout: Layout) -> bool:
@@ -188,4 +207,6 @@ def _view(mapped: mmap.mmap, entry: Entry) -> torch.Tensor:
         count *= extent
     if count == 0:
         return torch.empty(entry.shape, dtype=entry.dtype)
-    return torch.frombuffer(mapped, dtype=entry.dtype, count=count, offset=HEADER_BYTES + entry.offset).view(entry.shape)
+    return torch.frombuffer(
+        mapped, dtype=entry.dtype, count=count, offset=HEADER_BYTES + entry.offset
+    ).view(entry.shape)

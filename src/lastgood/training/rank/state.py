@@ -29,7 +29,7 @@ class RandomStreams(NamedTuple):
     """The state of every random stream that a training script uses without asking."""
 
     torch: torch.Tensor
-    numpy: tuple[Any, ...]
+    numpy: Any
     python: tuple[Any, ...]
     cuda: tuple[torch.Tensor, ...]
 
@@ -105,10 +105,16 @@ class Trainable:
     def values(self) -> dict[str, Any]:
         """Return everything that is not a tensor of its own: hyperparameters, scheduler, scaler, extras."""
         plain_state = {
-            index: {k: v for k, v in self.optimizer.state.get(p, {}).items() if not isinstance(v, torch.Tensor)}
+            index: {
+                k: v
+                for k, v in self.optimizer.state.get(p, {}).items()
+                if not isinstance(v, torch.Tensor)
+            }
             for index, p in self._parameters_of_optimizer()
         }
-        groups = [{k: v for k, v in g.items() if k != "params"} for g in self.optimizer.param_groups]
+        groups = [
+            {k: v for k, v in g.items() if k != "params"} for g in self.optimizer.param_groups
+        ]
         return {
             "optimizer_values": plain_state,
             "optimizer_groups": groups,
@@ -133,7 +139,9 @@ class Trainable:
             thing.load_state_dict(values["extra"][name])
 
     def _load_optimizer(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
-        for group, saved in zip(self.optimizer.param_groups, values["optimizer_groups"], strict=True):
+        for group, saved in zip(
+            self.optimizer.param_groups, values["optimizer_groups"], strict=True
+        ):
             group.update(saved)
         names = [name.split(".", 2) for name in tensors if name.startswith("optim.")]
         keys: dict[int, list[str]] = {}
@@ -171,11 +179,16 @@ def plan_layout(replicated: dict[str, torch.Tensor], private: dict[str, torch.Te
     return Layout(placed[0], placed[1], offset)
 
 
-def fits(layout: Layout, replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor]) -> bool:
+def fits(
+    layout: Layout, replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor]
+) -> bool:
     """True when the live tensors are those of the layout (an optimizer creates its state in its first step)."""
     return all(
         len(entries) == len(tensors)
-        and all(e.name == n and e.shape == tuple(t.shape) and e.dtype == t.dtype for e, (n, t) in zip(entries, tensors.items(), strict=True))
+        and all(
+            e.name == n and e.shape == tuple(t.shape) and e.dtype == t.dtype
+            for e, (n, t) in zip(entries, tensors.items(), strict=True)
+        )
         for entries, tensors in ((layout.replicated, replicated), (layout.private, private))
     )
 
@@ -183,7 +196,7 @@ def fits(layout: Layout, replicated: dict[str, torch.Tensor], private: dict[str,
 def raw_bytes(tensor: torch.Tensor) -> memoryview:
     """Return the bytes of a tensor in host memory, without a copy where it is contiguous there."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+    return flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")
 
 
 def digest_tensors(tensors: dict[str, torch.Tensor]) -> str:
@@ -206,7 +219,9 @@ def digest_streams(streams: RandomStreams) -> bytes:
     return digest.digest()
 
 
-def digest_state(replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor], streams: RandomStreams) -> Digests:
+def digest_state(
+    replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor], streams: RandomStreams
+) -> Digests:
     """Return both digests of a state."""
     own = xxhash.xxh3_128(digest_streams(streams))
     for tensor in private.values():

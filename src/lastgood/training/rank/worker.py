@@ -97,6 +97,6 @@ def _leave(code: int) -> None:
 
 if __name__ == "__main__":
     # The script imports this module by its real name; both names must share one state.
-    from lastgood.training.rank import worker
+    from lastgood.training.rank import worker  # noqa: PLW0406
 
     worker.main()
