@@ -1,6 +1,8 @@
 """Every other fault of one host: a stopped rank, a raising step, NaN, broken snapshots, a flipped bit in memory."""
 
 import pytest
+
+from lastgood.faults.spec import FaultKind
 from tests.fault.training_drill import (
     HANG_AFTER_US,
     assert_ledger_holds,
@@ -9,8 +11,6 @@ from tests.fault.training_drill import (
     fault,
     in_step,
 )
-
-from lastgood.faults.spec import FaultKind
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 

@@ -5,6 +5,8 @@ collective until their own sockets are cut, and a fresh wrapper must not change 
 """
 
 import pytest
+
+from lastgood.faults.spec import FaultKind
 from tests.fault.training_drill import (
     RANKS,
     assert_ledger_holds,
@@ -12,8 +14,6 @@ from tests.fault.training_drill import (
     drill,
     fault,
 )
-
-from lastgood.faults.spec import FaultKind
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 

@@ -10,7 +10,6 @@ import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.ledger.cases import make_ledger, some_events
 
 from lastgood.base.errors import BadInput
 from lastgood.ledger.event import decode_event, encode_event
@@ -26,6 +25,7 @@ from lastgood.ledger.merkle import (
 from lastgood.ledger.store import open_store
 from lastgood.ledger.tree_head import TreeHead, parse_note
 from lastgood.ledger.verify import Verdict, verify_ledger
+from tests.unit.ledger.cases import make_ledger, some_events
 
 COUNT = 24
 COLUMNS = ("seq", "id", "kind", "run", "incident", "t_occurred_us", "link", "body")

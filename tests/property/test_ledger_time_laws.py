@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.ledger.cases import START_US
 
 from lastgood.base.clock import ManualClock
 from lastgood.ledger.ettr import HOUR_US, measure_run, poisson_interval_us, sliding_ettr
@@ -12,6 +11,7 @@ from lastgood.ledger.event import Event, new_event
 from lastgood.ledger.exposure import measure_exposure
 from lastgood.ledger.incident import by_gap, fold_incidents
 from lastgood.ledger.walltime import STATES, WallState, WallTimeRules, partition
+from tests.unit.ledger.cases import START_US
 
 LIMIT_US = 2_000
 """Times are small numbers of microseconds, so that edges often coincide."""

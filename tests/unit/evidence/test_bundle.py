@@ -8,7 +8,6 @@ import shutil
 
 import apsw
 import pytest
-from tests.unit.evidence import sample_run
 
 from lastgood.base.canonical import canonical_bytes, float_hex
 from lastgood.base.errors import BadInput, LastgoodError
@@ -18,6 +17,7 @@ from lastgood.evidence.bundle import write_bundle
 from lastgood.evidence.recompute import recompute_bundle
 from lastgood.ledger.store import open_store
 from lastgood.training.report import build_section
+from tests.unit.evidence import sample_run
 
 BUILDERS = {"training": build_section}
 VERSION = "0.1.0"

@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ET
 
 import msgspec
 import pytest
-from tests.unit.evidence.made_reports import line, strip, waterfall
 
 from lastgood.evidence.charts import LANES, STATE_COLOURS, chart_spec, chart_svg
+from tests.unit.evidence.made_reports import line, strip, waterfall
 
 CHARTS = pytest.mark.parametrize("make", [strip, waterfall, line])
 

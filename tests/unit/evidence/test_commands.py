@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.evidence import sample_run
 
 from lastgood.contract.starter import starter_text
 from lastgood.evidence import archive
 from lastgood.ledger.store import open_store
+from tests.unit.evidence import sample_run
 
 
 @pytest.fixture(scope="module")

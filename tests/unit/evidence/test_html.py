@@ -7,12 +7,12 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
-from tests.unit.evidence.made_reports import full_report
 
 from lastgood.base.errors import EvidenceError
 from lastgood.base.figures import Figure, FigureKind
 from lastgood.evidence.html import render_html, verdict_of, without_charts
 from lastgood.evidence.report import FigureRow, Headline, Report, Section
+from tests.unit.evidence.made_reports import full_report
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.unit.evidence.made_reports import full_report
-
 from lastgood.base.canonical import canonical_bytes, float_from_hex
 from lastgood.evidence.report import canonical_plain, figures_in, plain
+from tests.unit.evidence.made_reports import full_report
 
 
 def test_a_report_has_canonical_bytes():

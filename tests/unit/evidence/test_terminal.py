@@ -7,10 +7,10 @@ import io
 import msgspec
 import pytest
 from rich.console import Console
-from tests.unit.evidence.made_reports import full_report, seconds
 
 from lastgood.evidence.report import Column, Note, Report, Section, Table
 from lastgood.evidence.terminal import _lane, print_report
+from tests.unit.evidence.made_reports import full_report, seconds
 
 
 def printed(report: Report, *, width: int = 80) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.evidence.made_reports import seconds, table
 
 from lastgood.base.errors import EvidenceError
 from lastgood.base.figures import Figure, FigureKind, measured
 from lastgood.evidence import wording
 from lastgood.evidence.report import Column, Table
+from tests.unit.evidence.made_reports import seconds, table
 
 
 def texts(name: str) -> list[str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.unit.ledger.cases import START_US, S
-
 from lastgood.base.clock import ManualClock
 from lastgood.ledger.event import Event, new_event
+from tests.unit.ledger.cases import START_US, S
 
 
 def us(seconds: float) -> int:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.ledger.story import Story, us
 
 from lastgood.base.errors import BadInput
 from lastgood.base.figures import FigureKind, render
@@ -14,6 +13,7 @@ from lastgood.ledger.ettr import (
     sliding_ettr,
 )
 from lastgood.ledger.walltime import partition
+from tests.unit.ledger.story import Story, us
 
 DAY_US = 24 * HOUR_US
 

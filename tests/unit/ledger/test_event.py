@@ -4,7 +4,6 @@ import json
 import math
 
 import pytest
-from tests.unit.ledger.cases import START_US, clock_at, some_event
 
 from lastgood.base.canonical import canonical_bytes
 from lastgood.base.errors import BadInput, LastgoodError, LedgerError
@@ -20,6 +19,7 @@ from lastgood.ledger.event import (
     new_event,
     new_id,
 )
+from tests.unit.ledger.cases import START_US, clock_at, some_event
 
 FULL = {
     "run": "r1", "attempt": 2, "ranks": [3, 5], "devices": 4, "class_": "fail_stop", "symptom": "process_exit",

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from tests.unit.ledger.story import Story, us
-
 from lastgood.ledger.exposure import measure_exposure
+from tests.unit.ledger.story import Story, us
 
 
 def device_s(story: Story, *, as_of: float = 1000, window=None) -> tuple[float, float, int]:

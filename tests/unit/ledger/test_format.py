@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import msgspec
-from tests.unit.ledger.cases import START_US
-from tests.unit.ledger.story import Story
 
 from lastgood.base.clock import ManualClock
 from lastgood.ledger.event import ClockStamp, encode_event
 from lastgood.ledger.store import open_store
+from tests.unit.ledger.cases import START_US
+from tests.unit.ledger.story import Story
 
 
 def test_the_bytes_and_roots_of_a_fixed_story_are_those_of_version_1(tmp_path, golden):

@@ -3,11 +3,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.unit.ledger.story import Story, us
 
 from lastgood.base.errors import BadInput
 from lastgood.ledger.event import Domain, Verification
 from lastgood.ledger.incident import LINKS, Rule, by_gap, fold_incidents
+from tests.unit.ledger.story import Story, us
 
 TIMES = {
     "onset": 121, "detect": 130, "diagnose": 132, "isolate": 135, "begin": 139, "restore": 144, "verify": 150,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.unit.ledger.cases import make_ledger, some_events
 
 from lastgood.ledger.store import open_store
 from lastgood.ledger.tree_head import parse_note
 from lastgood.ledger.verify import verify_ledger
+from tests.unit.ledger.cases import make_ledger, some_events
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.ledger.cases import some_event
 
 from lastgood.base.errors import LedgerError
 from lastgood.ledger.masking import Masker, load_masker
+from tests.unit.ledger.cases import some_event
 
 MASKER = Masker(bytes(range(32)), names=["annika"])
 USER = MASKER.pseudonym("user", "ann")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.unit.ledger.cases import START_US, clock_at, make_ledger, some_event, some_events
 
 from lastgood.base.clock import ManualClock
 from lastgood.base.errors import LedgerCorrupt, LedgerError
@@ -16,6 +15,7 @@ from lastgood.ledger.event import Event
 from lastgood.ledger.merkle import leaf_hash, root_of
 from lastgood.ledger.store import Projection, Stored, open_store, read_store
 from lastgood.ledger.verify import verify_ledger
+from tests.unit.ledger.cases import START_US, clock_at, make_ledger, some_event, some_events
 
 
 @pytest.fixture

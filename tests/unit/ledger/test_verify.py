@@ -6,7 +6,6 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.unit.ledger.cases import make_ledger, some_event, some_events
 
 from lastgood.base.errors import BadInput
 from lastgood.ledger.event import decode_event, encode_event
@@ -15,6 +14,7 @@ from lastgood.ledger.schema import EMPTY_LINK
 from lastgood.ledger.store import open_store
 from lastgood.ledger.tree_head import TreeHead
 from lastgood.ledger.verify import Verdict, verify_ledger
+from tests.unit.ledger.cases import make_ledger, some_event, some_events
 
 COUNT = 12
 

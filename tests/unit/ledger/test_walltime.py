@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.ledger.story import Story, us
 
 from lastgood.base.errors import BadInput
 from lastgood.ledger.walltime import STATES, WallState, WallTimeRules, partition
+from tests.unit.ledger.story import Story, us
 
 
 def seconds(story: Story, *, as_of: float = 100_000, window=None, rules=None) -> dict[str, float]:

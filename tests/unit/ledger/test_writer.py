@@ -4,13 +4,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.unit.ledger.cases import some_event, some_events
 
 from lastgood.base.errors import CanonicalError, LedgerError
 from lastgood.ledger.event import Event
 from lastgood.ledger.store import Store, Stored, open_store
 from lastgood.ledger.verify import verify_ledger
 from lastgood.ledger.writer import LedgerWriter
+from tests.unit.ledger.cases import some_event, some_events
 
 
 @pytest.fixture

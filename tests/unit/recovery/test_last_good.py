@@ -1,8 +1,8 @@
 import pytest
-from tests.unit.recovery.scene import checkpoint, slot, usual_states
 
 from lastgood.recovery.last_good import Trust, TrustBook, choose, key_of
 from lastgood.recovery.messages import Tier, VerifyMode
+from tests.unit.recovery.scene import checkpoint, slot, usual_states
 
 
 def target(*candidates, book: TrustBook | None = None, published_step: int = 99, **rules):

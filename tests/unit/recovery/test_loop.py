@@ -1,7 +1,6 @@
 """The loop by hand: the good way through the table, then what leaves it."""
 
 import pytest
-from tests.unit.recovery.scene import WORKERS, S, Scene, checkpoint, failed, slot, usual_states
 
 from lastgood.recovery import loop
 from lastgood.recovery import messages as m
@@ -9,6 +8,7 @@ from lastgood.recovery.crew import Standing
 from lastgood.recovery.last_good import Trust
 from lastgood.recovery.policy import LoopPhase, simple_policy
 from lastgood.signals.reading import Question, Symptom, Verdict
+from tests.unit.recovery.scene import WORKERS, S, Scene, checkpoint, failed, slot, usual_states
 
 # --- the good way ---------------------------------------------------------------------------------
 

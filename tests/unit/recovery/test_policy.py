@@ -1,8 +1,8 @@
 import pytest
-from tests.unit.recovery.scene import Scene
 
 from lastgood.recovery.policy import ONWARD, LoopPhase, OnTimeout, policy_from, simple_policy
 from lastgood.recovery.turn import Turn
+from tests.unit.recovery.scene import Scene
 
 RESTING = {LoopPhase.RUNNING, LoopPhase.ESCALATED}
 

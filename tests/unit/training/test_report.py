@@ -6,14 +6,14 @@ import dataclasses
 import json
 
 import pytest
-from tests.unit.evidence import sample_run
-from tests.unit.evidence.sample_run import FAULTS, START_US, STEP_US, WARMUP_US, WORLD
 
 from lastgood.base.canonical import canonical_bytes
 from lastgood.contract.load import default_contract, parse_contract
 from lastgood.contract.starter import starter_text
 from lastgood.evidence.report import Section, figures_in
 from lastgood.training.report import build_section
+from tests.unit.evidence import sample_run
+from tests.unit.evidence.sample_run import FAULTS, START_US, STEP_US, WARMUP_US, WORLD
 
 STARTER = parse_contract(starter_text())
 
@@ -230,6 +230,7 @@ def test_a_run_from_the_field_has_its_rate_and_no_label():
 
 def figures_in_section(section: Section):
     import msgspec
+
     from tests.unit.evidence.made_reports import full_report
 
     return figures_in(msgspec.structs.replace(full_report(), sections=(section,)))
