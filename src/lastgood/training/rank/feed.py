@@ -2,8 +2,12 @@
 
 Batch k is what step k consumes. A loader that has `state_dict` and `load_state_dict` (torchdata's
 StatefulDataLoader) is asked for its position. A plain DataLoader is rebuilt by seeded skip-ahead: its iterator is
-created again under the random state in which the epoch began, and as many batches are passed over as were used.
-Where the loader works in this process the samplers are advanced without loading the data.
+created again under the random state in which the epoch began (that of its own generators included), and as many batches are
+passed over as were used. Where the loader reads a map-style dataset in this process, only the samplers are advanced.
+A loader that is its own iterator, such as a generator, cannot start over: it is made anew.
+
+What skip-ahead cannot repeat: a sampler that draws from a global stream in the middle of an epoch, and random
+augmentation in `persistent_workers`, whose streams outlive the epoch. Such a loader needs `state_dict`.
 
 The last few batches are kept with the random state behind each, so a rank that survived does not fetch them again.
 """
@@ -13,7 +17,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+from torch.utils.data import IterableDataset
+
 from lastgood.base.errors import BadInput
+from lastgood.training.rank.batch import full_copy, shared_copy, tensor_versions
 from lastgood.training.rank.state import RandomStreams, capture_streams, restore_streams
 
 if TYPE_CHECKING:
@@ -30,10 +38,14 @@ class Position(NamedTuple):
     offset: int
     epoch_streams: RandomStreams | None
     loader_state: dict[str, Any] | None
+    generators: tuple[torch.Tensor, ...] = ()
+    """State of the loader's own generators when the epoch began."""
 
 
 class _Kept(NamedTuple):
     batch: Any
+    versions: tuple[int, ...]
+    """How often each tensor had been changed before the step got the batch."""
     streams: RandomStreams
     after: Position
 
@@ -47,9 +59,14 @@ class Feed:
 
     def __init__(self, make: Callable[[int, int], Iterable[Any]], *, rank: int, world: int) -> None:
         """Build the loader for a rank; called when the rank is known, in a spare only when it takes one over."""
-        self._loader = make(rank, world)
+        self._make = lambda: make(rank, world)
+        self._loader = self._make()
+        self._was_opened = False
+        self._copies_tensors = False
+        """True once a step was seen to change its batch in place."""
         self._iterator: Iterator[Any] | None = None
-        self._position = Position(0, 0, None, None)
+        states = tuple(g.get_state() for g in _generators(self._loader))
+        self._position = Position(0, 0, None, None, states)
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._newest_step = 0
 
@@ -77,10 +94,16 @@ class Feed:
         The random streams end up as they were after the batch was first fetched.
         """
         kept = self._kept.get(step)
-        if kept is not None:
+        if kept is not None and tensor_versions(kept.batch) == kept.versions:
             restore_streams(kept.streams)
             self._position = kept.after
-            return kept.batch
+            return self._copied(kept.batch)
+        if (
+            kept is not None
+        ):  # the step changed it in place: fetch it afresh, and keep copies from now on
+            self._copies_tensors = True
+            self._kept.clear()
+            self._iterator = None
         if self._iterator is None:
             self._open()
         assert self._iterator is not None
@@ -93,10 +116,13 @@ class Feed:
             offset=before.offset + 1, loader_state=self._loader_state()
         )
         self._newest_step = step
-        self._kept[step] = _Kept(batch, capture_streams(), self._position)
+        self._kept[step] = _Kept(batch, tensor_versions(batch), capture_streams(), self._position)
         while len(self._kept) > KEPT_BATCHES:
             self._kept.popitem(last=False)
-        return batch
+        return self._copied(batch)
+
+    def _copied(self, batch: Any) -> Any:
+        return full_copy(batch) if self._copies_tensors else shared_copy(batch)
 
     def next_epoch(self) -> None:
         """Start over at the first batch of the next epoch."""
@@ -115,18 +141,32 @@ class Feed:
         set_epoch = getattr(getattr(self._loader, "sampler", None), "set_epoch", None)
         if set_epoch is not None:
             set_epoch(position.epoch)
+        # Opening draws seeds that the undisturbed run did not draw here: the streams are put back each time.
+        now = capture_streams()
+        if (
+            self._was_opened
+            and _is_one_shot(self._loader)
+            and (position.epoch == 0 or position.offset)
+        ):
+            self._loader = self._make()
+            restore_streams(now)
+        self._was_opened = True
         if position.loader_state is not None and hasattr(self._loader, "load_state_dict"):
             self._loader.load_state_dict(position.loader_state)
             self._iterator = iter(self._loader)
+            restore_streams(now)
             return
-        now = capture_streams()
+        generators = _generators(self._loader)
+        for generator, state in zip(generators, position.generators, strict=False):
+            generator.set_state(state)
         if position.epoch_streams is None:
-            self._position = position._replace(epoch_streams=now)
+            states = tuple(generator.get_state() for generator in generators)
+            self._position = position._replace(epoch_streams=now, generators=states)
             self._iterator = iter(self._loader)
             return
         restore_streams(position.epoch_streams)
         self._iterator = iter(self._loader)
-        _skip(self._iterator, position.offset)
+        _skip(self._iterator, position.offset, self._loader)
         restore_streams(now)
 
     def _loader_state(self) -> dict[str, Any] | None:
@@ -134,9 +174,27 @@ class Feed:
         return read() if read is not None else None
 
 
-def _skip(iterator: Iterator[Any], count: int) -> None:
-    """Pass over batches; only their indices where the loader works in this process."""
+def _is_one_shot(loader: Iterable[Any]) -> bool:
+    """True for a loader that is its own iterator."""
+    return getattr(loader, "__next__", None) is not None
+
+
+def _generators(loader: Iterable[Any]) -> list[torch.Generator]:
+    """The generators that a loader draws from besides the global streams, each once."""
+    sampler, batch_sampler = (
+        getattr(loader, "sampler", None),
+        getattr(loader, "batch_sampler", None),
+    )
+    owners = (loader, sampler, batch_sampler, getattr(batch_sampler, "sampler", None))
+    found = [getattr(owner, "generator", None) for owner in owners]
+    return list({id(g): g for g in found if isinstance(g, torch.Generator)}.values())
+
+
+def _skip(iterator: Iterator[Any], count: int, loader: Iterable[Any]) -> None:
+    """Pass over batches; only their indices where a map-style dataset is read in this process."""
     indices = getattr(iterator, "_sampler_iter", None)
     works_here = getattr(iterator, "_num_workers", None) == 0
+    # An iterable dataset has no indices: its sampler is endless and says nothing about the position.
+    has_indices = not isinstance(getattr(loader, "dataset", None), IterableDataset)
     for _ in range(count):
-        next(indices if indices is not None and works_here else iterator)
+        next(indices if indices is not None and works_here and has_indices else iterator)
