@@ -152,11 +152,11 @@ def _make_report(ledger: Path, *, run: str | None, contract: Path | None) -> Rep
         chosen_run,
         events_of_run,
         last_instant_us,
+        open_ledger,
     )
-    from lastgood.ledger.store import read_store
 
     declared = _contract(contract)
-    with read_store(ledger) as store:
+    with open_ledger(ledger) as store:
         head = store.head()
         chosen = chosen_run(store, run)
         events = events_of_run(store, chosen)

@@ -23,11 +23,11 @@ from lastgood.evidence.assemble import (
     chosen_run,
     events_of_run,
     last_instant_us,
+    open_ledger,
 )
 from lastgood.evidence.html import render_html
 from lastgood.evidence.manifest import SCHEMA, Manifest, describe_files, write_manifest
 from lastgood.evidence.report import Report, canonical_plain, figures_in
-from lastgood.ledger.store import read_store
 from lastgood.ledger.tree_head import TreeHead
 
 
@@ -69,7 +69,7 @@ def write_bundle(
             folder / archive.CONTRACT, source=str(contract or archive.CONTRACT)
         )
         on_stage("copying the ledger")
-        with read_store(ledger) as store:
+        with open_ledger(ledger) as store:
             store.copy_to(folder / archive.LEDGER)
         on_stage("computing the report")
         question = Question(
@@ -117,7 +117,7 @@ def _write_contract(contract: Path | None, target: Path) -> None:
 def _compute(
     ledger: Path, contract: FailureContract, question: Question, builders: Builders
 ) -> tuple[Report, TreeHead, Question]:
-    with read_store(ledger) as store:
+    with open_ledger(ledger) as store:
         head = store.head()
         question = replace(question, run=chosen_run(store, question.run))
         events = events_of_run(store, question.run)

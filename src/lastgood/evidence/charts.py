@@ -215,9 +215,12 @@ def _line(chart: Chart, width_px: int) -> Any:
             **key,
         ),
     )
-    sizes = alt.Scale(domain=series, range=[14, *[60] * (len(series) - 1)])
-    size = alt.Size("series:N", legend=None, scale=sizes)
-    points = base.mark_point(filled=True, opacity=0.9).encode(size=size)
+    points = base.mark_point(filled=True, opacity=0.9, size=14)
+    if (
+        len(series) > 1
+    ):  # the first series is the many, the others are the few that a reader looks for
+        sizes = alt.Scale(domain=series, range=[14, *[60] * (len(series) - 1)])
+        points = points.encode(size=alt.Size("series:N", legend=None, scale=sizes))
     curve = base.mark_line(strokeWidth=1.5)
     layers = (
         [points] if has_series else [curve] if len(values) > LINE_POINTS_MAX else [curve, points]

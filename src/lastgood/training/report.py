@@ -234,7 +234,7 @@ def _run(events: Sequence[Event], run: str, contract: FailureContract) -> Sectio
         Words(
             title="Where",
             sentences=(
-                f"host {body.get('host', 'not recorded')}, {body.get('world', '?')} ranks, {body.get('spares', '?')} spares",
+                f"host {body.get('host', 'not recorded')}; ranks: {body.get('world', 'not recorded')}; spares: {body.get('spares', 'not recorded')}",
             ),
         ),
         Words(

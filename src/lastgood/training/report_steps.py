@@ -11,7 +11,7 @@ from lastgood.base.figures import FigureKind, measured
 from lastgood.base.units import US_PER_S
 from lastgood.contract.taxonomy import EventKind, Symptom
 from lastgood.evidence.incident_part import ranks_text
-from lastgood.evidence.report import Cell, Chart, Column, Data, FigureRow, Section, Table
+from lastgood.evidence.report import Cell, Chart, Column, Data, FigureRow, Note, Section, Table
 from lastgood.evidence.time_part import POINT_COUNT_MAX, thinned
 from lastgood.ledger.ettr import RunTimes
 from lastgood.ledger.event import Event, in_effect
@@ -24,6 +24,10 @@ ALERTS: Final = (
 """Symptoms that say the numbers are wrong, not that something stopped."""
 
 
+DISTRUSTED: Final = frozenset(("suspect", "tainted"))
+"""Trust states of a snapshot or checkpoint that recovery leaves aside."""
+
+
 def steps_section(events: Sequence[Event], run: str, times: RunTimes) -> Section:
     """Step times, checkpoints and numerical-integrity alerts."""
     wall = times.wall
@@ -34,6 +38,9 @@ def steps_section(events: Sequence[Event], run: str, times: RunTimes) -> Section
         e for e in of_run(events, run, EventKind.STATE_TRUST) if e.body.get("state") == "verified"
     ]
     newest = trusted[-1].body if trusted else {}
+    refused = [
+        e for e in of_run(events, run, EventKind.STATE_TRUST) if e.body.get("state") in DISTRUSTED
+    ]
     rows = (
         ("Median step time", "step time", wall.step_us_median, "us", wall.accepted_steps),
         ("Checkpoints committed", "checkpoints", len(committed), "", None),
@@ -45,6 +52,7 @@ def steps_section(events: Sequence[Event], run: str, times: RunTimes) -> Section
             "us",
             None,
         ),
+        ("States found wrong and not built upon", "states refused", len(refused), "", None),
         (
             "Newest verified state",
             "newest verified state",
@@ -66,12 +74,23 @@ def steps_section(events: Sequence[Event], run: str, times: RunTimes) -> Section
         for chart in (_step_time_chart(events, run, wall.as_of_us), _loss_chart(events, run))
         if chart
     )
+    notes = tuple(_refusal(event) for event in refused)
     return Section(
+        notes=notes,
         name="steps",
         title="Steps and states",
         figures=figures,
         charts=charts,
         tables=(_alerts(times),),
+    )
+
+
+def _refusal(event: Event) -> Note:
+    """One state that was found wrong: which, where, and why."""
+    body = event.body
+    where = f"state {body.get('step', 'of unknown step')} in tier {body.get('tier', 'unknown')}"
+    return Note(
+        text=f"Found {body['state']} and not built upon: {where}. {body.get('reason', '')}".strip()
     )
 
 

@@ -28,6 +28,17 @@ def test_a_chart_is_well_formed_and_says_in_words_what_it_shows(make):
     assert root.get("aria-label") == make().alt
 
 
+def one_series():
+    chart = line()
+    rows = tuple((step, y, "accepted") for step, y, _ in chart.data.rows)
+    return msgspec.structs.replace(chart, data=msgspec.structs.replace(chart.data, rows=rows))
+
+
+@pytest.mark.parametrize("make", [strip, waterfall, line, one_series])
+def test_every_place_in_a_drawing_is_a_number(make):
+    assert "NaN" not in chart_svg(make())
+
+
 @CHARTS
 def test_a_spec_obeys_the_schema_of_vega_lite(make):
     assert chart_spec(make(), validate=True) == chart_spec(make())

@@ -397,9 +397,13 @@ def test_only_a_state_that_was_verified_is_the_newest_verified_state():
     record = sample_run.Recorder(events=sample_run.five_faults())
     record.now_us = record.events[-1].t_observed_us
     record.add(
-        "state.trust", body={"step": 390, "tier": "slot", "state": "suspect", "reason": "no replay"}
+        "state.trust",
+        body={"step": 390, "tier": "slot", "state": "suspect", "reason": "wrong digest"},
     )
-    assert figure(section_of(record.events), "Newest verified state").value == 330
+    section = section_of(record.events)
+    assert figure(section, "Newest verified state").value == 330
+    assert figure(section, "States found wrong and not built upon").value == 1
+    assert "state 390 in tier slot. wrong digest" in part(section, "steps").notes[0].text
 
 
 def test_the_newest_run_is_taken_and_another_one_can_be_named():
