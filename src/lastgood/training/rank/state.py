@@ -8,6 +8,7 @@ blob, which is read only after its bytes hashed to their digest.
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 import pickle
@@ -92,9 +93,20 @@ class Trainable:
                 yield index, parameter
                 index += 1
 
+    def _parameters_outside(self) -> dict[str, torch.nn.Parameter]:
+        """The parameters that only the optimizer knows, such as a learnable temperature of the loss."""
+        inside = {id(parameter) for parameter in self.model.parameters()}
+        return {
+            f"outside.{index}": parameter
+            for index, parameter in self._parameters_of_optimizer()
+            if id(parameter) not in inside
+        }
+
     def tensors(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """Return the replicated and the private tensors by name, in one stable order."""
         replicated = {f"model.{n}": p.detach() for n, p in self.model.named_parameters()}
+        outside = self._parameters_outside()
+        replicated |= {name: parameter.detach() for name, parameter in outside.items()}
         for index, parameter in self._parameters_of_optimizer():
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, torch.Tensor):
@@ -125,9 +137,12 @@ class Trainable:
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
         """Set the live objects to a state; existing tensors are overwritten in place, so nothing loses its identity."""
+        # One state may be loaded several times, so nothing live may share a list or a tensor with it.
+        values = copy.deepcopy(values)
+        parameters = {f"model.{name}": p for name, p in self.model.named_parameters()}
         with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(tensors[f"model.{name}"])
+            for name, parameter in (parameters | self._parameters_outside()).items():
+                parameter.copy_(tensors[name])
                 parameter.grad = None
             for name, buffer in self.model.named_buffers():
                 buffer.copy_(tensors[f"buffer.{name}"])
@@ -142,27 +157,41 @@ class Trainable:
         for group, saved in zip(
             self.optimizer.param_groups, values["optimizer_groups"], strict=True
         ):
-            group.update(saved)
+            for key, value in saved.items():
+                group[key] = _settled(group.get(key), value, like=None)
         names = [name.split(".", 2) for name in tensors if name.startswith("optim.")]
         keys: dict[int, list[str]] = {}
         for _, index, key in names:
             keys.setdefault(int(index), []).append(key)
         for index, parameter in self._parameters_of_optimizer():
-            live = self.optimizer.state[parameter]
             plain = values["optimizer_values"].get(index, {})
-            wanted = keys.get(index, [])
-            if not wanted and not plain:
-                del self.optimizer.state[parameter]
-                continue
-            for key in wanted:
-                saved = tensors[f"optim.{index}.{key}"]
-                current = live.get(key)
-                if isinstance(current, torch.Tensor) and current.shape == saved.shape:
-                    with torch.no_grad():
-                        current.copy_(saved)
-                else:
-                    live[key] = saved.clone()
-            live.update(plain)
+            # Built anew in the saved order, which is the order of the digest; what was dropped since stays dropped.
+            before = self.optimizer.state.pop(parameter, {})
+            state = {
+                key: _settled(before.get(key), tensors[f"optim.{index}.{key}"], like=parameter)
+                for key in keys.get(index, [])
+            }
+            if state or plain:
+                self.optimizer.state[parameter] = state | plain
+
+
+def _settled(current: Any, saved: Any, *, like: torch.Tensor | None) -> Any:
+    """Return a saved value to put into the optimizer: the tensor that is there already, overwritten, if there is one.
+
+    A new tensor gets the memory format of its parameter, as the optimizer would have made it: kernels choose their
+    path by it.
+    """
+    if not isinstance(saved, torch.Tensor):
+        return saved
+    with torch.no_grad():
+        if not (
+            isinstance(current, torch.Tensor)
+            and current.shape == saved.shape
+            and current.dtype == saved.dtype
+        ):
+            form = saved if like is None or like.shape != saved.shape else like
+            current = torch.empty_like(form, dtype=saved.dtype)
+        return current.copy_(saved)
 
 
 def plan_layout(replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor]) -> Layout:
@@ -243,15 +272,19 @@ def unpack(raw: bytes) -> Any:
 
 def largest_difference(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> float:
     """Return the largest difference of any tensor, relative to that tensor's largest magnitude; inf where not comparable."""
+    if found.keys() != wanted.keys():
+        return math.inf
     worst = 0.0
     for name, right in wanted.items():
-        left = found.get(name)
-        if left is None or left.shape != right.shape:
+        left = found[name]
+        if left.shape != right.shape:
             return math.inf
         if right.numel() == 0:
             continue
-        scale = float(right.abs().max()) or 1.0
-        difference = float((left.double() - right.double()).abs().max()) / scale
-        if not difference <= worst:
-            worst = difference
-    return worst if math.isfinite(worst) else math.inf
+        wide = torch.complex128 if right.is_complex() or left.is_complex() else torch.float64
+        scale = float(right.to(wide).abs().max()) or 1.0
+        difference = float((left.to(wide) - right.to(wide)).abs().max()) / scale
+        if not math.isfinite(difference):
+            return math.inf  # at once: the next tensor must not make it forgotten
+        worst = max(worst, difference)
+    return worst

@@ -31,7 +31,7 @@ class Numbers(Dataset):
     def __getitem__(self, index):
         if not self.noisy:
             return torch.tensor([float(index)])
-        noise = torch.rand(1) + np.random.random() + random.random()
+        noise = torch.rand(1) + np.random.random() + random.random()  # noqa: NPY002
         return (index + noise).float()
 
 
@@ -105,7 +105,7 @@ LOADERS = [shuffled, seeded, weighted, distributed, streamed, positioned, one_sh
 
 def seed():
     torch.manual_seed(SEED)
-    np.random.seed(SEED)
+    np.random.seed(SEED)  # noqa: NPY002
     random.seed(SEED)
 
 
