@@ -68,8 +68,6 @@ def train_plain(options, model, optimizer, scheduler):
             train_step(wrapped, optimizer, scheduler, batch)
             if done == options.steps:
                 break
-    dist.barrier()
-    dist.destroy_process_group()
     return rank, done
 
 
@@ -118,7 +116,12 @@ def main() -> None:
     rank, steps = train(options, model, optimizer, scheduler)
     weights = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     result = {"rank": rank, "steps": steps, "weights_sha256": hashlib.sha256(weights).hexdigest()}
-    (options.out / f"weights-rank{rank}.json").write_text(json.dumps(result))
+    path = options.out / f"weights-rank{rank}.json"
+    path.with_suffix(".new").write_text(json.dumps(result))
+    path.with_suffix(".new").rename(path)  # whole, or not there
+    if options.plain:
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -145,7 +145,6 @@ def closing_record(case: Case, *, generation: int, now_us: int, outcome: str, wo
         "outcome": outcome,
         "attempt_count": case.attempt_count,
         "path": case.path,
-        "blast_radius": len(case.culprits),
         "killed": list(case.killed),
     }
     if outcome == "recovered" and case.plan is not None and case.target is not None:

@@ -7,6 +7,7 @@ the rank to find out, which re-reads and hashes all of them before it loads any.
 from __future__ import annotations
 
 import json
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from lastgood.recovery.messages import Candidate, Tier
@@ -19,13 +20,22 @@ if TYPE_CHECKING:
 HEADER_BYTES = 4096
 
 
+def seal_header(fields: dict[str, Any]) -> bytes:
+    """Return the header page of a snapshot: a JSON line, its checksum on the next line, then blanks."""
+    line = json.dumps(fields).encode()
+    return (line + b"\n%08x\n" % zlib.crc32(line)).ljust(HEADER_BYTES)
+
+
 def read_snapshot_header(path: Path) -> dict[str, Any] | None:
-    """Return the header of a snapshot, or None when it is missing, empty, torn or being written."""
+    """Return the header of a snapshot, or None when it is missing, empty, torn, changed or being written."""
     try:
         with path.open("rb") as stream:
-            line = stream.read(HEADER_BYTES).partition(b"\n")[0]
+            page = stream.read(HEADER_BYTES)
+        line, check, padding = page.split(b"\n", 2)
         header = json.loads(line)
     except (OSError, ValueError):
+        return None
+    if check != b"%08x" % zlib.crc32(line) or len(page) < HEADER_BYTES or padding.strip(b" "):
         return None
     needed = {
         "step",

@@ -174,6 +174,7 @@ def run_drill(
         options.run.script,
         ["--plain", "--steps", str(steps), "--out", str(twin_folder)],
         ranks=options.run.ranks,
+        results=[twin_folder / f"weights-rank{rank}.json" for rank in range(options.run.ranks)],
         limit_us=_TWIN_LIMIT_US,
         on_turn=on_twin_turn,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lastgood.base.errors import RecoveryError
+from lastgood.base.errors import BadInput, RecoveryError
 from lastgood.base.units import format_duration
 from lastgood.training.processes import WorkerProcess, describe_exit
 
@@ -39,10 +39,7 @@ def launch_workers(supervisor: Supervisor) -> int | None:
         for worker in supervisor.workers.values():
             code = worker.exit_code
             if code is not None:
-                # Nothing was trained yet: this is the script's own end, not a fault to recover from.
-                body = {"worker": worker.name, "state": "gone", "exit": describe_exit(code)}
-                supervisor.recorder.record("inventory", body=body)
-                return code if code > 0 else (128 - code if code else 2)
+                return _ended_before_start(supervisor, worker, code)
         if supervisor.now_us() - began_us > options.launch_limit_us:
             raise RecoveryError(
                 "the workers did not reach lastgood.start",
@@ -54,6 +51,22 @@ def launch_workers(supervisor: Supervisor) -> int | None:
             )
     _choose_ranks(supervisor)
     return None
+
+
+def _ended_before_start(supervisor: Supervisor, worker: WorkerProcess, code: int) -> int:
+    """Nothing was trained yet: this is the script's own end, not a fault to recover from."""
+    supervisor.recorder.record(
+        "inventory", body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)}
+    )
+    if code:
+        return code if code > 0 else 128 - code
+    raise BadInput(
+        "the script ended without calling lastgood.start",
+        where=str(supervisor.options.script),
+        found="exit code 0",
+        needs="a training loop around run.batches() and run.step()",
+        next="see docs/quickstart.md for the ten lines",
+    )
 
 
 def _choose_ranks(supervisor: Supervisor) -> None:

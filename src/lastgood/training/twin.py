@@ -24,10 +24,13 @@ def run_plain(
     arguments: Sequence[str],
     *,
     ranks: int,
+    results: Sequence[Path],
     limit_us: int,
     on_turn: Callable[[], None] | None = None,
 ) -> None:
-    """Run a script on all ranks with the environment that torchrun gives, and wait for it.
+    """Run a script on all ranks with the environment that torchrun gives, until every result file is there.
+
+    The end of the processes is not waited for: plain torch's own tear-down can hang on a loaded machine.
 
     Raises:
         RecoveryError: when a rank fails or the time is up.
@@ -41,22 +44,18 @@ def run_plain(
     ]
     deadline_us = clock.monotonic_us() + limit_us
     try:
-        while (codes := [child.poll() for child in children]) and None in codes:
-            if (
-                any(code for code in codes if code is not None)
-                or clock.monotonic_us() > deadline_us
-            ):
-                break
+        while not all(path.exists() for path in results):
+            codes = [child.poll() for child in children]
+            if any(codes) or None not in codes or clock.monotonic_us() > deadline_us:
+                raise RecoveryError(
+                    "the plain twin did not finish",
+                    where=str(script),
+                    found=f"exit codes {codes}",
+                    needs=f"a result of every rank within {format_duration(limit_us)}",
+                )
             if on_turn is not None:
                 on_turn()
             clock.sleep_us(POLL_US)
-        if any(codes) or None in codes:
-            raise RecoveryError(
-                "the plain twin did not finish",
-                where=str(script),
-                found=f"exit codes {codes}",
-                needs=f"all ranks done within {format_duration(limit_us)}",
-            )
     finally:
         for child in children:
             child.kill()

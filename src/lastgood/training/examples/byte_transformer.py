@@ -108,7 +108,12 @@ def main() -> None:
         b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     ).hexdigest()
     result = {"rank": rank, "steps": steps, "weights_sha256": digest, "last_loss": loss}
-    (options.out / f"weights-rank{rank}.json").write_text(json.dumps(result))
+    path = options.out / f"weights-rank{rank}.json"
+    path.with_suffix(".new").write_text(json.dumps(result))
+    path.with_suffix(".new").rename(path)  # whole, or not there
+    if options.plain:
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 def train_supervised(options, model, optimizer, scheduler):  # noqa: ANN001, ANN201
@@ -143,8 +148,6 @@ def train_plain(options, model, optimizer, scheduler):  # noqa: ANN001, ANN201
             done += 1
             if done == options.steps:
                 break
-    dist.barrier()
-    dist.destroy_process_group()
     return rank, done, None if loss is None else float(loss.detach())
 
 

@@ -46,6 +46,8 @@ class Link:
         self._resumed: dict[int, int] = {}
         self._is_finish_acknowledged = False
         self.stop_after: int | None = None
+        self.has_left_loop = False
+        """True once the script's training loop came to its end by itself."""
         self.on_script_end: Callable[[], None] | None = None
         """Set by the run, so that a loop left early still ends in order."""
 

@@ -191,6 +191,7 @@ class Run:
             last_epoch: float = epochs
         else:
             last_epoch = self.epoch + 1 if steps is None else math.inf
+        self._link.has_left_loop = False
         while True:
             if self._link.is_revoked(self._generation.number):
                 self._generation.enter_next()

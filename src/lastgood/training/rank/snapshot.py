@@ -4,12 +4,11 @@ Order of publication: the header is emptied, then the data is copied, then the d
 A writer that dies in between leaves an empty header, which nobody restores. Digests are taken of the live
 tensors and never of the copy, so a copy that went wrong does not hash to them.
 
-File: a 4096-byte JSON header line padded with blanks, the tensors at `data_offset`, then the pickled blob.
+File: a 4096-byte header (a JSON line, its checksum, blanks), the tensors at `data_offset`, then the pickled blob.
 """
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +17,9 @@ import torch
 import xxhash
 
 from lastgood.base.clock import SystemClock
-from lastgood.training.catalogue import HEADER_BYTES, read_snapshot_header
+from lastgood.base.errors import RecoveryError
+from lastgood.base.units import format_bytes
+from lastgood.training.catalogue import HEADER_BYTES, read_snapshot_header, seal_header
 from lastgood.training.rank.state import (
     Digests,
     Entry,
@@ -32,6 +33,7 @@ from lastgood.training.rank.state import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from lastgood.training.rank.state import Trainable
@@ -65,7 +67,6 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._map: mmap.mmap | None = None
         self._views: list[tuple[tuple[Entry, ...], list[torch.Tensor]]] = []
         self._layout: Layout | None = None
@@ -75,17 +76,31 @@ class _File:
         if self._map is None or len(self._map) < size:
             self._views.clear()
             self._map = None
-            os.posix_fallocate(self._descriptor, 0, size)
-            self._map = mmap.mmap(self._descriptor, size)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                # Reserved before it is written: a page that cannot be had later would end the process by SIGBUS.
+                os.posix_fallocate(descriptor, 0, size)
+                self._map = mmap.mmap(descriptor, size)
+            except OSError as error:
+                raise RecoveryError(
+                    "there is no room for a snapshot",
+                    where=str(self._path),
+                    found=str(error),
+                    needs=f"{format_bytes(size)} for each of three snapshots of each rank",
+                    next="type: lastgood doctor",
+                ) from error
+            finally:
+                os.close(descriptor)
         return self._map
 
     def clear_gaps(self, layout: Layout) -> None:
-        """Zero everything when the layout changed, so that no bytes of an older one lie between two tensors."""
+        """Zero what lies between the tensors of a new layout, where an older one may have had bytes."""
         if layout is self._layout:
             return
         self._layout = layout
         assert self._map is not None, "gaps are cleared after mapping"
-        self._map[HEADER_BYTES : HEADER_BYTES + layout.data_bytes] = bytes(layout.data_bytes)
+        for start, end in _gaps(layout):
+            self._map[start:end] = bytes(end - start)
 
     def views(self, entries: tuple[Entry, ...]) -> list[torch.Tensor]:
         """Tensors over the mapping, one per entry; cached, since they are needed every step."""
@@ -116,7 +131,7 @@ class SnapshotWriter:
         streams: RandomStreams,
         position: dict[str, Any],
     ) -> Digests:
-        """Publish the state after `step`; returns its digests. Raises OSError when shared memory is full."""
+        """Publish the state after `step`; returns its digests. Raises RecoveryError when shared memory is full."""
         replicated, private = trainable.tensors()
         if self._layout is None or not fits(self._layout, replicated, private):
             self._layout = plan_layout(replicated, private)
@@ -124,7 +139,9 @@ class SnapshotWriter:
         values = {"values": trainable.values(), "streams": streams, "position": position}
         blob = pack({"layout": layout, **values})
         path = self._run.snapshot(self._rank, step)
-        file = self._files.setdefault(path, _File(path))
+        if path not in self._files:
+            self._files[path] = _File(path)
+        file = self._files[path]
         mapped = file.map_at_least(HEADER_BYTES + layout.data_bytes + len(blob))
         mapped[:HEADER_BYTES] = b" " * HEADER_BYTES
         file.clear_gaps(layout)
@@ -147,7 +164,7 @@ class SnapshotWriter:
             "private_digest": digests.private,
             "blob_digest": xxhash.xxh3_128_hexdigest(blob),
         }
-        mapped[:HEADER_BYTES] = (json.dumps(header) + "\n").encode().ljust(HEADER_BYTES)
+        mapped[:HEADER_BYTES] = seal_header(header)
         return digests
 
 
@@ -190,14 +207,19 @@ def load_snapshot(run: RunDir, rank: int, step: int) -> LoadedState:
     )
 
 
-def _has_dirty_gaps(mapped: mmap.mmap, layout: Layout) -> bool:
-    """True when the padding that no digest covers is not zero any more: whoever wrote there may have written elsewhere."""
+def _gaps(layout: Layout) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the padding behind each tensor, as places in the file."""
     entries = (*layout.replicated, *layout.private)
     ends = [*(entry.offset for entry in entries[1:]), layout.data_bytes]
-    return any(
-        mapped[HEADER_BYTES + entry.offset + entry.size_bytes : HEADER_BYTES + end].strip(b"\0")
-        for entry, end in zip(entries, ends, strict=True)
-    )
+    for entry, end in zip(entries, ends, strict=True):
+        start = entry.offset + entry.size_bytes
+        if start < end:
+            yield HEADER_BYTES + start, HEADER_BYTES + end
+
+
+def _has_dirty_gaps(mapped: mmap.mmap, layout: Layout) -> bool:
+    """True when padding that no digest covers is not zero any more: whoever wrote there may have written elsewhere."""
+    return any(mapped[start:end].strip(b"\0") for start, end in _gaps(layout))
 
 
 def _view(mapped: mmap.mmap, entry: Entry) -> torch.Tensor:

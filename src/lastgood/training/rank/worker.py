@@ -57,7 +57,16 @@ def main() -> None:
     except LastgoodError as error:
         sys.stderr.write(f"lastgood: {error}\n")
         _leave(error.exit_code)
-    if link.on_script_end is not None:
+    except SystemExit as end:
+        # A script may end with a code of its own once its loop is over; before that this is an early exit.
+        _end_run(link, is_failure=end.code not in (None, 0))
+        raise
+    _end_run(link, is_failure=False)
+
+
+def _end_run(link: Link, *, is_failure: bool) -> None:
+    """Say that this rank is done, so that it is not taken for a fault."""
+    if link.on_script_end is not None and (link.has_left_loop or not is_failure):
         link.on_script_end()
 
 

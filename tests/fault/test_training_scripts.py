@@ -1,0 +1,102 @@
+"""What a script may and may not do: refusals with the fix, its own exit code, no faults invented."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lastgood.ledger.store import open_store
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(120)]
+
+
+def run_script(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess:
+    script = folder / "script.py"
+    script.write_text(text)
+    command = [
+        sys.executable, "-m", "lastgood.cli.main", "run", "--nproc-per-node", "1", "--spares", "0", "--ledger",
+        str(folder / "ledger.db"), *options, str(script),
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "needle"),
+    [
+        ("import os; os.environ['RANK']", "run.rank"),
+        ("import os; os.environ.get('LOCAL_RANK')", "run.rank"),
+        ("import torch.distributed as d; d.init_process_group('gloo')", "delete the call"),
+    ],
+)
+def test_what_needs_a_rank_is_refused_before_start_with_the_fix(tmp_path, line, needle):
+    done = run_script(tmp_path, line + "\n")
+    assert done.returncode == 3
+    assert needle in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_script_that_fails_before_start_keeps_its_code_and_is_no_incident(tmp_path):
+    done = run_script(tmp_path, "import sys; sys.exit(7)\n")
+    assert done.returncode == 7
+    with open_store(tmp_path / "ledger.db", create=False) as store:
+        assert "incident.open" not in [event.kind for event in store.events()]
+
+
+def test_a_script_that_never_calls_start_is_told_so(tmp_path):
+    done = run_script(tmp_path, "print('hello')\n")
+    assert done.returncode == 2
+    assert "lastgood.start" in done.stderr
+
+
+def test_start_outside_of_lastgood_run_is_refused_with_the_command(tmp_path):
+    text = (
+        "import torch, lastgood\n"
+        "m = torch.nn.Linear(2, 2)\n"
+        "lastgood.start(model=m, optimizer=torch.optim.SGD(m.parameters()), loader=lambda r, w: [])\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode != 0
+    assert "lastgood run --nproc-per-node" in done.stderr
+
+
+ONE_RANK = """
+import torch, lastgood
+torch.manual_seed(1)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+run = lastgood.start(model=model, optimizer=optimizer, loader=lambda rank, world: [torch.ones(2, 4)] * 3)
+seen = []
+for epoch in run.epochs(2):
+    for batch in run.batches():
+        with run.step() as step:
+            optimizer.zero_grad()
+            step.loss = run.model(batch).square().mean()
+            step.loss.backward()
+            optimizer.step()
+        if step.is_accepted:
+            seen.append(step.number)
+    with run.section("eval", limit="1min"):
+        pass
+print("seen", seen, "done", run.steps_done, flush=True)
+raise SystemExit(5)
+"""
+
+
+def test_epochs_sections_and_the_scripts_own_exit_code_with_one_rank(tmp_path):
+    done = run_script(tmp_path, ONE_RANK)
+    assert "seen [1, 2, 3, 4, 5, 6] done 6" in done.stdout
+    assert done.returncode == 5
+    with open_store(tmp_path / "ledger.db", create=False) as store:
+        sections = [e.body["name"] for e in store.events() if e.kind == "section.begin"]
+    assert sections == ["eval", "eval"]
+
+
+@pytest.mark.parametrize("flag", ["--nnodes=2", "--rdzv-endpoint=host:29400", "--node-rank=1"])
+def test_flags_for_several_hosts_are_refused_with_what_to_use_instead(tmp_path, flag):
+    done = run_script(tmp_path, "", flag)
+    assert done.returncode == 3
+    assert flag.split("=")[0] in done.stderr
+    assert "needs" in done.stderr
