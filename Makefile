@@ -20,8 +20,9 @@ help:
 demo: $(STAMP)
 	$(BIN)/lastgood demo
 
+# loadfile: what a file sets up once (a supervised job of four ranks) is not set up again by the second worker.
 test: $(STAMP)
-	$(BIN)/pytest -n 2 -m 'not nightly'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not nightly'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -37,7 +38,7 @@ docs: $(STAMP)
 	$(BIN)/pytest -q tests/docs --update-golden
 
 nightly: $(STAMP)
-	LASTGOOD_HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n 2
+	LASTGOOD_HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n 2 --dist loadfile
 
 clean:
 	rm -rf $(VENV)
