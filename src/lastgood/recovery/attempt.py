@@ -305,14 +305,9 @@ def _symptom(answer: Restored | Replayed) -> Symptom:
 def take_new_fault(turn: Turn, assessment: Assessment) -> None:
     """A verdict while an incident is open belongs to it: more culprits, an older divergent step."""
     case = turn.open_case
-    world = turn.state.world
     divergent = [s for s in (case.below_step, assessment.first_divergent_step) if s is not None]
-    named = tuple(r for r in assessment.culprits if r < world and r not in case.culprits)
-    living = [
-        r
-        for r in assessment.culprits
-        if r < world and turn.crew.of(turn.crew.serving[r]) in _LIVING
-    ]
+    named = tuple(r for r in assessment.culprits if r not in case.culprits)
+    living = [r for r in assessment.culprits if turn.crew.of(turn.crew.serving[r]) in _LIVING]
     turn.change_case(
         below_step=min(divergent, default=None), culprits=tuple(sorted({*case.culprits, *named}))
     )

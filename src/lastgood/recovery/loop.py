@@ -11,6 +11,7 @@ moves as far as what is known allows (`_advance`): one place decides each move, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lastgood.recovery import attempt, closing
 from lastgood.recovery.case import Case, opening_records
@@ -116,8 +117,11 @@ def _take_progress(turn: Turn, published: int, generation: int) -> None:
 
 def _take_verdict(turn: Turn, assessment: Assessment) -> None:
     """A detector's verdict: remark on it, open an incident, or count it as a new fault of the open one."""
+    # A rank that this job does not have is nobody's fault.
+    known = tuple(rank for rank in assessment.culprits if rank < turn.state.world)
+    assessment = replace(assessment, culprits=known)
     if assessment.symptom is Symptom.PROCESS_EXIT and assessment.question is Question.LIVENESS:
-        ended = [turn.crew.serving[rank] for rank in assessment.culprits if rank < turn.state.world]
+        ended = [turn.crew.serving[rank] for rank in assessment.culprits]
         turn.set_crew(turn.crew.moved(ended, Standing.GONE))
     is_actionable = assessment.verdict is Verdict.FAILED or (
         assessment.verdict is Verdict.UNKNOWN and assessment.symptom is not None
