@@ -1,4 +1,4 @@
-"""What the kernel says about a process: its state, its CPU time, and how long it waited to run."""
+"""What the kernel says about a process: its state, its CPU time, and how long its main thread waited to run."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def sample_process(pid: int) -> ProcessSample:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         # The command name may hold blanks and parentheses; the fields start behind the last one.
         fields = stat.rpartition(")")[2].split()
-        wait_ns = sum(_wait_ns(task) for task in os.listdir(f"/proc/{pid}/task"))
+        wait_ns = _wait_ns(pid)
     except OSError:
         return ProcessSample(ProcessState.GONE, 0, 0)
     state = _STATES.get(fields[0], ProcessState.SLEEPING)
     return ProcessSample(state, (int(fields[11]) + int(fields[12])) * _TICK_US, wait_ns // 1000)
 
 
-def _wait_ns(task: str) -> int:
-    """Second field of schedstat: time spent runnable but not running. Not every kernel keeps it."""
+def _wait_ns(pid: int) -> int:
+    """Second field of schedstat of the main thread: time spent runnable but not running. Not every kernel keeps it."""
     try:
-        return int(Path(f"/proc/{task}/schedstat").read_text(encoding="ascii").split()[1])
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError, ValueError):
         return 0

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lastgood.training.options import RunOptions
     from lastgood.training.recorder import Recorder
 
-TURN_S_MAX = 0.005
+TURN_S_MAX = 0.01
 LIVENESS_EVERY_US = 40_000
 
 
@@ -80,6 +80,8 @@ class Supervisor:
         """No step follows this one, once that is decided."""
         self._next_liveness_us = 0
         self._reaped: set[str] = set()
+        self._talking: list[WorkerProcess] = []
+        """Workers that had something to say when this turn began."""
 
     # --- the whole run ----------------------------------------------------------------------------
 
@@ -129,9 +131,11 @@ class Supervisor:
 
     def wait_for_input(self) -> None:
         """Sleep until a worker says something or ends, at most one turn long."""
-        ends = [w.channel.socket for w in self.workers.values() if not w.channel.is_closed]
-        ends += [w.pidfd for w in self.workers.values()]
-        select.select(ends, [], [], TURN_S_MAX)
+        living = [w for w in self.workers.values() if w.exit_code is None]
+        sockets = {w.channel.socket: w for w in self.workers.values() if not w.channel.is_closed}
+        # The descriptor of a process that has ended stays readable: waiting on it would spin.
+        ready, _, _ = select.select([*sockets, *(w.pidfd for w in living)], [], [], TURN_S_MAX)
+        self._talking = [sockets[end] for end in ready if end in sockets]
 
     def _serve(self) -> None:
         self.wait_for_input()
@@ -188,7 +192,7 @@ class Supervisor:
 
     def hear_workers(self) -> None:
         """Take in every message that has arrived."""
-        for worker in list(self.workers.values()):
+        for worker in self._talking:
             while not worker.channel.is_closed and worker.channel.has_input(0):
                 for message in worker.channel.receive():
                     self._hear(worker, message)
@@ -365,13 +369,15 @@ class Supervisor:
                 self.workers[name].slot.view().published_step <= last_step for name in self.serving
             ):
                 self._is_finishing = True
-                self.recorder.close_chunk()
+                body = {"name": "the script behind its loop", "state": "warmup"}
+                self.recorder.record("section.begin", body=body)
                 for name in self.serving:
                     self.workers[name].channel.send(control.FinishAcknowledged())
 
     def _wait_for_exits(self) -> None:
         codes = [self.workers[name].exit_code for name in self.serving]
         if all(code is not None for code in codes):
+            self.recorder.record("section.end", body={"name": "the script behind its loop", "state": "warmup"})
             self.exit_code = next((code for code in codes if code), 0) or 0
 
     def _stop(self) -> None:

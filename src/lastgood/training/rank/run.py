@@ -207,6 +207,7 @@ class Run:
             elif (
                 epochs is None and steps is None and self._link.stop_after is None
             ) or self._finish():
+                self._link.has_left_loop = True
                 return
 
     def _next_batch(self, *, last_epoch: float, steps: int | None) -> tuple[Any] | None:
