@@ -37,7 +37,7 @@ def time_unit(window_us: int) -> TimeUnit:
 
 
 def time_section(times: RunTimes, *, is_injected: bool = False) -> Section:
-    """Where the wall time of a run went. Every state has its share, and unknown has its own."""
+    """Where the wall time of a run went. The strip (`strip_chart`) stands at the top of the report, as its overview."""
     wall = times.wall
     return Section(
         name="time",
@@ -45,11 +45,7 @@ def time_section(times: RunTimes, *, is_injected: bool = False) -> Section:
         lead="Each microsecond of the run has exactly one state, and the states sum to the wall time. "
         "A hang is charged to detection; a step that had to be done again is lost; what no record explains is unknown.",
         figures=_figures(times, is_injected=is_injected),
-        charts=tuple(
-            c
-            for c in (strip_chart(times), waterfall_chart(wall), _sliding_chart(wall))
-            if c is not None
-        ),
+        charts=tuple(c for c in (waterfall_chart(wall), _sliding_chart(wall)) if c is not None),
         tables=(state_table(wall),),
         notes=_notes(wall),
     )

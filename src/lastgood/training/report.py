@@ -36,7 +36,7 @@ from lastgood.evidence.report import (
     Words,
 )  # fmt: skip
 from lastgood.evidence.stops_part import class_table, stops_table
-from lastgood.evidence.time_part import key_figures, time_section
+from lastgood.evidence.time_part import key_figures, strip_chart, time_section
 from lastgood.ledger.ettr import RunTimes, measure_run
 from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.incident import LINKS
@@ -71,6 +71,7 @@ def build_section(
         ),
         is_injected=drill.is_injected,
         figures=(*key_figures(times), *_key_figures(times, drill)),
+        charts=(strip_chart(times),),
         parts=(
             _stops(times, drill),
             time_section(times, is_injected=drill.is_injected),

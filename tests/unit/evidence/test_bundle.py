@@ -238,7 +238,7 @@ def test_an_edit_outside_the_numbers_is_found_too(copy, what):
         if what == "a word":
             section["headline"]["sentence"] = "All is well."
         elif what == "a chart's datum":
-            parts["time"]["charts"][0]["data"]["rows"][0][2] = float_hex(99.0)
+            section["charts"][0]["data"]["rows"][0][2] = float_hex(99.0)
         elif what == "a moment":
             parts["incidents"]["cards"][0]["moments"][1]["since_onset_us"] = 1
         elif what == "a missing part":

@@ -275,7 +275,7 @@ def test_each_incident_has_a_card_with_its_times_in_order(five):
 
 
 def test_the_strip_marks_each_incident_at_its_onset(five):
-    strip = next(c for c in part(five, "time").charts if c.form == "strip")
+    (strip,) = five.charts
     assert [mark.label for mark in strip.marks] == ["1", "2", "3", "4", "5"]
     # The first fault strikes after 60 steps.
     assert strip.marks[0].at == pytest.approx((WARMUP_US + 60 * STEP_US) / 1e6)
