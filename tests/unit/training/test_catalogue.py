@@ -46,9 +46,11 @@ def test_states_are_offered_newest_first_with_the_time_of_the_last_rank(run):
         put(run, 0, step, published_us=10 * step)
         put(run, 1, step, published_us=10 * step + 1)
     found = slot_candidates(run, world=2)
-    assert [
-        (c.step, c.published_us, c.has_predecessor) for c in found
-    ] == [(5, 51, True), (4, 41, True), (3, 31, False)]
+    assert [(c.step, c.published_us, c.has_predecessor) for c in found] == [
+        (5, 51, True),
+        (4, 41, True),
+        (3, 31, False),
+    ]
 
 
 @pytest.mark.parametrize("other", [{"digest": "dd"}, {"generation": 2}])

@@ -94,6 +94,8 @@ class Feed:
         The random streams end up as they were after the batch was first fetched.
         """
         kept = self._kept.get(step)
+        if kept is not None and kept.after.epoch > self._position.epoch:
+            raise EndOfEpoch
         if kept is not None and tensor_versions(kept.batch) == kept.versions:
             restore_streams(kept.streams)
             self._position = kept.after
@@ -133,8 +135,10 @@ class Feed:
                 found="an epoch without a single batch",
                 needs="at least one batch on every rank",
             )
-        self._iterator = None
-        self._position = Position(self._position.epoch + 1, 0, None, None)
+        epoch = self._position.epoch + 1
+        if not any(kept.after.epoch >= epoch for kept in self._kept.values()):
+            self._iterator = None  # else it stands in a later epoch already, behind what is kept
+        self._position = Position(epoch, 0, None, None)
 
     def _open(self) -> None:
         position = self._position

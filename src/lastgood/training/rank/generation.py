@@ -82,6 +82,12 @@ class Generation:
         self._tolerance: float | None = None
 
     @property
+    def has_scaler(self) -> bool:
+        """True when a gradient scaler decides which steps count."""
+        scaler = self._trainable.scaler
+        return scaler is not None and scaler.is_enabled()
+
+    @property
     def feed(self) -> Feed:
         """The data of this rank."""
         assert self._feed is not None, "there is a feed once there is a rank"
@@ -203,8 +209,8 @@ class Generation:
         self.is_fresh = True
         self.state_step = 0
         if self.world > 1:
-            replicated, _ = self._trainable.tensors()
-            self.replica.wrap(is_synced=replicas_agree(replicated))
+            replicated, private = self._trainable.tensors()
+            self.replica.wrap(is_synced=replicas_agree(replicated | private))
         self._publish_state(0)
         write_addresses(self._link.run.addresses(self._link.worker), self._trainable.model)
 
@@ -307,9 +313,13 @@ class Generation:
             self._load(self._expected)
         self._loaded = self._expected = None
 
-    def end_replay(self, report: StepReport) -> bool:
-        """Compare a replay, report it, and wait for the verdict; False when the generation was revoked instead."""
+    def end_replay(self, report: StepReport, *, is_beyond_end: bool = False) -> bool:
+        """Compare a replay, report it, and wait for the verdict; False when its result was not kept.
+
+        A state at the very end of a run is verified by a step that the run never asked for: that one is taken back.
+        """
         assert self._expected is not None, "a replay compares"
+        assert self._loaded is not None, "a replay starts from a restored state"
         found = self._digests()
         wanted = self._expected.digests if self._mode is VerifyMode.PREDECESSOR else self._trial
         outcome, detail = self._compare(found, wanted)
@@ -332,6 +342,9 @@ class Generation:
             if outcome is not ReplayOutcome.EQUAL:
                 self._load(self._expected)
             is_kept = True
+        elif is_beyond_end:
+            self._load(self._loaded)
+            is_kept = False
         else:
             is_kept = self.accept(report)
         self._loaded = self._expected = self._trial = None

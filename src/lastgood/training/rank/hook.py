@@ -7,6 +7,7 @@ it decides what happens, we only count.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import torch
@@ -45,7 +46,10 @@ class CountingHook:
         """Time of this step between the last launch and the last completion: waiting, not computing."""
         self._last_launch_us = 0
         self._clock = SystemClock()
-        self._square_sums: list[torch.Tensor] = []
+        self._square_sums: dict[int, torch.Tensor] = {}
+        """By bucket: a second backward pass of the same step replaces the first, as its sum holds both."""
+        self._lock = threading.Lock()
+        """Completions come from the group's own threads, and counting is not atomic."""
 
     def attach(self, ddp: DistributedDataParallel) -> None:
         """Register this hook with a freshly wrapped model."""
@@ -65,13 +69,15 @@ class CountingHook:
         """Norm of the reduced gradient of this step; None when no bucket was reduced (no backward pass)."""
         if not self._square_sums:
             return None
-        return float(torch.stack(self._square_sums).sum().sqrt())
+        sums = [self._square_sums[index] for index in sorted(self._square_sums)]
+        return float(torch.stack(sums).sum().sqrt())
 
     def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Reduce one bucket. The infinity norm carries NaN along and cannot overflow, unlike a sum."""
         buffer = bucket.buffer()
         self._injection.spoil_if_due(buffer)
-        if not torch.isfinite(torch.linalg.vector_norm(buffer, float("inf"))):
+        # An empty bucket has no largest value to ask for.
+        if buffer.numel() and not torch.isfinite(torch.linalg.vector_norm(buffer, float("inf"))):
             self.is_local_nonfinite = True
         self._slot.count_launch(is_last=bucket.is_last())
         self._last_launch_us = self._clock.monotonic_us()
@@ -81,12 +87,15 @@ class CountingHook:
             buffer.mul_(1.0 / dist.get_world_size())
             work = dist.all_reduce(buffer, async_op=True)
             reduced = work.get_future().then(lambda done: done.value()[0])
-        return reduced.then(self._completed)
+        index = bucket.index()
+        return reduced.then(lambda done: self._completed(done, index))
 
-    def _completed(self, done: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
+    def _completed(self, done: torch.futures.Future[torch.Tensor], index: int) -> torch.Tensor:
         result = done.value()
         tensor = result[0] if isinstance(result, list) else result
-        self._square_sums.append(torch.linalg.vector_norm(tensor, dtype=torch.float64).square())
-        self._slot.count_completion()
-        self.waited_us = self._clock.monotonic_us() - self._last_launch_us
+        square_sum = torch.linalg.vector_norm(tensor, dtype=torch.float64).square()
+        with self._lock:
+            self._square_sums[index] = square_sum
+            self._slot.count_completion()
+            self.waited_us = self._clock.monotonic_us() - self._last_launch_us
         return tensor

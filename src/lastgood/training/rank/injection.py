@@ -55,6 +55,6 @@ class StepInjection:
 
     def spoil_if_due(self, gradient: torch.Tensor) -> None:
         """Put NaN into this rank's own gradient, before it is reduced."""
-        if self._due is FaultKind.NAN_GRADIENT:
+        if self._due is FaultKind.NAN_GRADIENT and gradient.numel():
             self._due = None
             gradient[0] = float("nan")

@@ -140,6 +140,8 @@ class Run:
         self._pass: Pass | None = None
         self._began_us = 0
         self._is_finished = False
+        self._is_beyond_end = False
+        """True while a restored state is verified by a step that the run will never keep."""
 
     @property
     def model(self) -> Replica:
@@ -216,17 +218,31 @@ class Run:
         if generation.passes:
             self._pass = generation.passes[0]
             generation.prepare(self._pass)
-            return (generation.feed.batch(self._pass.step),)
+            batch = self._fetch(self._pass.step, last_epoch=math.inf)
+            self._is_beyond_end = (
+                self._is_behind_last(self._pass.step, steps) or generation.feed.epoch >= last_epoch
+            )
+            return batch
         step = generation.state_step + 1
-        is_last = steps is not None and step > steps
-        if is_last or (self._link.stop_after is not None and step > self._link.stop_after):
+        if self._is_behind_last(step, steps):
             return None
-        while generation.feed.epoch < last_epoch:
+        self._pass = Pass(PassKind.STEP, step)
+        return self._fetch(step, last_epoch=last_epoch)
+
+    def _is_behind_last(self, step: int, steps: int | None) -> bool:
+        stop_after = self._link.stop_after
+        return (steps is not None and step > steps) or (
+            stop_after is not None and step > stop_after
+        )
+
+    def _fetch(self, step: int, *, last_epoch: float) -> tuple[Any] | None:
+        """Return the batch of a step in a tuple, in the next epoch where this one has no more; None at the end."""
+        feed = self._generation.feed
+        while feed.epoch < last_epoch:
             try:
-                self._pass = Pass(PassKind.STEP, step)
-                return (generation.feed.batch(step),)
+                return (feed.batch(step),)
             except EndOfEpoch:
-                generation.feed.next_epoch()
+                feed.next_epoch()
         return None
 
     def step(self) -> Step:
@@ -302,7 +318,9 @@ class Run:
             case PassKind.PROBE:
                 generation.end_probe()
             case PassKind.REPLAY:
-                step.is_accepted = generation.end_replay(self._report(this, step))
+                step.is_accepted = generation.end_replay(
+                    self._report(this, step), is_beyond_end=self._is_beyond_end
+                )
         if generation.passes and this is generation.passes[0]:
             generation.passes.pop(0)
         self._link.slot.enter(Phase.BETWEEN)
@@ -314,13 +332,19 @@ class Run:
         norm = (
             step.grad_norm if step.grad_norm is not None else (hook.grad_norm() if hook else None)
         )
+        grad_norm = _number(norm)
+        is_nonfinite = hook.is_local_nonfinite if hook else False
+        if self._generation.has_scaler:
+            # A scaler provokes overflow to find its scale, and skips the step on every rank when it has happened.
+            is_nonfinite = False
+            grad_norm = grad_norm if grad_norm is not None and math.isfinite(grad_norm) else None
         return StepReport(
             rank=self.rank,
             step=this.step,
             digest="0",
             loss=_number(step.loss),
-            grad_norm=_number(norm),
-            local_nonfinite=hook.is_local_nonfinite if hook else False,
+            grad_norm=grad_norm,
+            local_nonfinite=is_nonfinite,
             self_us=whole_us - (hook.waited_us if hook else 0),
             step_us=whole_us,
         )

@@ -282,3 +282,19 @@ def test_kept_batches_are_bounded():
     for step in range(1, 40):
         feed.batch(step)
     assert len(feed._kept) == KEPT_BATCHES
+
+
+def test_a_kept_batch_of_the_next_epoch_does_not_hide_the_end_of_this_one():
+    """An evaluation between two epochs runs there, and a run of one epoch ends there."""
+    feed = Feed(lambda rank, world: [torch.zeros(1)] * 3, rank=0, world=1)
+    for step in (1, 2, 3):
+        feed.batch(step)
+    last = feed.position
+    feed.next_epoch()
+    feed.batch(4)
+    feed.seek(last, step=3)
+    with pytest.raises(EndOfEpoch):
+        feed.batch(4)
+    feed.next_epoch()
+    assert feed.epoch == 1
+    assert [feed.batch(step) is not None for step in (4, 5)] == [True, True]

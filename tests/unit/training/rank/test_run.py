@@ -1,0 +1,213 @@
+"""The loop as a script sees it, with a made-up supervisor: which batches come, and which results are kept."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from lastgood.recovery.messages import VerifyMode
+from lastgood.training import control
+from lastgood.training.rank import environment
+from lastgood.training.rank.generation import Generation
+from lastgood.training.rank.group import Group
+from lastgood.training.rank.injection import StepInjection
+from lastgood.training.rank.replica import Replica
+from lastgood.training.rank.run import Run
+from lastgood.training.rank.state import Trainable, digest_tensors
+from lastgood.training.rundir import RunDir
+from lastgood.training.slot import ControlPage, StatusSlot
+
+
+class Link:
+    """A supervisor that agrees to everything at once."""
+
+    def __init__(self, run, worker="w0"):
+        self.run, self.worker = run, worker
+        self.slot = StatusSlot(run.status(worker), create=True)
+        self.page = ControlPage(run.control, create=True)
+        self.page.assessed_step = 10_000
+        self.group = Group()
+        self.sent = []
+        self.channel = SimpleNamespace(send=self.sent.append)
+        self.assignments = []
+        self.revoked = 0
+        self.stop_after = None
+        self.on_script_end = None
+        self.has_left_loop = False
+
+    def is_revoked(self, generation):
+        return self.revoked >= generation
+
+    def wait_assignment(self):
+        return self.assignments.pop(0)
+
+    def wait_proceed(self, generation):
+        return True
+
+    wait_resumed = wait_finish = wait_proceed
+
+    def wait_revoked(self, generation):
+        self.revoked = generation
+
+    def of(self, kind):
+        return [message for message in self.sent if isinstance(message, kind)]
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """One rank without a group; `world(plan=...)` starts a worker over the same run folder."""
+    monkeypatch.delenv("LASTGOOD_FAULT_TAPE", raising=False)
+    monkeypatch.setattr(environment, "release", lambda **_: None)
+    folder = RunDir.create(tmp_path / "run", ranks=1)
+    count = iter(range(99))
+
+    def start(*, generation=1, plan=None, scaler=None):
+        torch.manual_seed(1)
+        link = Link(folder, f"w{next(count)}")
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        trainable = Trainable(model, optimizer, scaler=scaler)
+        injection = StepInjection(folder)
+        replica = Replica(model, link.slot, ddp={}, hook=None, hook_state=None, injection=injection)
+
+        def loader(rank, world):
+            return [torch.full((1, 2), float(i)) for i in range(4)]
+
+        link.assignments.append(
+            control.Assignment(generation=generation, rank=0, world=1, plan=plan)
+        )
+        run = Run(link, Generation(link, trainable, replica, loader, injection))
+        run._generation.enter_next()
+        return SimpleNamespace(run=run, link=link, model=model, optimizer=optimizer, seen=[])
+
+    return start
+
+
+def train(worker, **limits):
+    for batch in worker.run.batches(**limits):
+        with worker.run.step() as step:
+            worker.seen.append((step.number, float(batch[0, 0]), step.is_replay))
+            worker.optimizer.zero_grad()
+            step.loss = worker.run.model(batch).square().mean()
+            step.loss.backward()
+            worker.optimizer.step()
+    return digest_tensors(dict(worker.model.named_parameters()))
+
+
+def plan(worker, step, *, mode):
+    from lastgood.training.catalogue import read_snapshot_header
+
+    header = read_snapshot_header(worker.link.run.snapshot(0, step))
+    before = step - 1 if mode is VerifyMode.PREDECESSOR else step
+    return control.Plan(
+        tier="slot", mode=mode.value, restore_step=before, target_step=step, digest=header["digest"]
+    )
+
+
+def test_every_step_is_kept_once_and_the_second_is_run_twice_to_see_whether_steps_repeat(world):
+    worker = world()
+    train(worker, steps=3)
+    assert worker.seen == [(1, 0.0, False), (2, 1.0, False), (2, 1.0, True), (3, 2.0, False)]
+    (noise,) = worker.link.of(control.NoiseMeasured)
+    assert noise.is_bitwise
+    assert [m.step for m in worker.link.of(control.Finished)] == [3]
+
+
+def test_steps_go_on_over_as_many_epochs_as_they_need(world):
+    worker = world()
+    train(worker, steps=6)
+    assert [x for _, x, replay in worker.seen if not replay] == [0.0, 1.0, 2.0, 3.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("mode", list(VerifyMode))
+@pytest.mark.parametrize("lost_after", [3, 4, 5])
+def test_a_spare_goes_on_bit_for_bit_also_where_an_epoch_ends(world, lost_after, mode):
+    """Four batches an epoch: the state after step 4 is the last of its epoch."""
+    expected = train(world(), steps=7)
+    lost = world()
+    train(lost, steps=lost_after)
+    spare = world(generation=2, plan=plan(lost, lost_after, mode=mode))
+    assert expected == train(spare, steps=7)
+    assert [m.step for m in spare.link.of(control.Finished)] == [7]
+    assert {"equal"} == {m.outcome for m in spare.link.of(control.StepReplayed)}
+
+
+@pytest.mark.parametrize("limits", [{"steps": 4}, {"epochs": 1}, {}])
+def test_a_run_that_had_ended_does_not_take_one_step_more(world, limits):
+    """A last state without a predecessor is verified by a step that nobody asked for: it must not be kept."""
+    lost = world()
+    expected = train(lost, **limits)
+    spare = world(generation=2, plan=plan(lost, 4, mode=VerifyMode.REPEAT))
+    assert expected == train(spare, **limits)
+    assert spare.seen == [(5, 0.0, True), (5, 0.0, True)]
+    assert spare.run.steps_done == 4
+    assert spare.link.slot.view().published_step == 4
+
+
+def test_a_stop_request_holds_behind_its_step(world):
+    worker = world()
+    worker.link.stop_after = 2
+    train(worker, steps=9)
+    assert [m.step for m in worker.link.of(control.Finished)] == [2]
+
+
+def test_an_exception_of_the_users_code_is_reported_and_the_loop_waits(world):
+    worker = world()
+    batches = worker.run.batches(steps=3)
+    next(batches)
+    with worker.run.step():
+        raise KeyError("lost")
+    (raised,) = worker.link.of(control.StepRaised)
+    assert (raised.type_name, raised.step, raised.is_group_error) == ("KeyError", 1, False)
+    assert "test_run.py" in raised.trace
+    assert worker.link.revoked == 1
+
+
+def test_the_end_of_the_process_is_not_swallowed(world):
+    worker = world()
+    next(worker.run.batches(steps=3))
+    with pytest.raises(SystemExit), worker.run.step():
+        raise SystemExit(3)
+    assert worker.link.of(control.StepRaised) == []
+
+
+def test_a_block_without_a_batch_is_refused(world):
+    from lastgood.base.errors import Refused
+
+    with pytest.raises(Refused, match=r"for batch in run\.batches"):
+        world().run.step()
+
+
+@pytest.mark.parametrize("has_scaler", [False, True])
+def test_an_overflow_is_a_fault_only_where_no_scaler_looks_for_it(world, has_scaler):
+    """A scaler begins far too high on purpose, sees infinity, and skips the step on every rank."""
+    worker = world(scaler=torch.amp.GradScaler("cpu") if has_scaler else None)
+    hook = SimpleNamespace(
+        is_local_nonfinite=True,
+        waited_us=0,
+        grad_norm=lambda: float("inf"),
+        begin_step=lambda: None,
+    )
+    worker.run.model.hook = hook
+    next(worker.run.batches(steps=1))
+    with worker.run.step() as step:
+        step.loss = torch.tensor(float("nan"))
+    report = worker.link.slot.report_of(1).report
+    assert report.local_nonfinite is (not has_scaler)
+    assert report.grad_norm == (None if has_scaler else float("inf"))
+    assert report.loss != report.loss  # a loss that is not a number stays one
+
+
+def test_sections_are_told_and_closed_even_by_an_exception(world):
+    worker = world()
+
+    def evaluate():
+        with worker.run.section("eval", limit="10min"):
+            assert worker.link.slot.view().section == "eval"
+            assert worker.link.slot.view().section_limit_us == 600_000_000
+            raise ValueError("eval")
+
+    with pytest.raises(ValueError, match="eval"):
+        evaluate()
+    assert worker.link.slot.view().section is None
+    assert [m.is_open for m in worker.link.of(control.SectionChanged)] == [True, False]
