@@ -57,7 +57,12 @@ def story(tmp_path_factory):
     """Preempt a run after two checkpoints, damage the newest, run again to the end, and run the twin."""
     folder = tmp_path_factory.mktemp("preempted")
     first = start(folder, "first")
-    wait_until(lambda: len(list_checkpoints(folder / "checkpoints", world=RANKS)) >= 1 or first.poll() is not None)
+    wait_until(
+        lambda: (
+            len(list_checkpoints(folder / "checkpoints", world=RANKS)) >= 1
+            or first.poll() is not None
+        )
+    )
     first.send_signal(signal.SIGTERM)
     code = first.wait(timeout=60)
     kept = list_checkpoints(folder / "checkpoints", world=RANKS)
@@ -66,8 +71,20 @@ def story(tmp_path_factory):
     second_code = second.wait(timeout=120)
     plain = folder / "twin"
     plain.mkdir()
-    run_plain(JOB, ["--plain", "--steps", str(STEPS), "--out", str(plain)], ranks=RANKS, results=[plain / f"weights-rank{rank}.json" for rank in range(RANKS)], limit_us=100_000_000)
-    return {"folder": folder, "code": code, "kept": kept, "second_code": second_code, "plain": plain}
+    run_plain(
+        JOB,
+        ["--plain", "--steps", str(STEPS), "--out", str(plain)],
+        ranks=RANKS,
+        results=[plain / f"weights-rank{rank}.json" for rank in range(RANKS)],
+        limit_us=100_000_000,
+    )
+    return {
+        "folder": folder,
+        "code": code,
+        "kept": kept,
+        "second_code": second_code,
+        "plain": plain,
+    }
 
 
 def test_a_notice_ends_the_run_with_the_code_that_asks_for_a_requeue(story):
@@ -87,7 +104,9 @@ def test_a_checkpoint_of_the_last_step_is_written_before_the_end(story):
 
 def test_the_damaged_checkpoint_is_passed_over_and_said(story):
     suspect = [
-        e.body for e in events_of(story["folder"], "second") if e.kind == "state.trust" and e.body["state"] == "suspect"
+        e.body
+        for e in events_of(story["folder"], "second")
+        if e.kind == "state.trust" and e.body["state"] == "suspect"
     ]
     assert [body["step"] for body in suspect] == [story["kept"][0].step]
 

@@ -16,8 +16,16 @@ STEPS = 12
 
 def weights_after(folder, *flags):
     folder.mkdir()
-    run_plain(JOB, ["--plain", "--steps", str(STEPS), "--out", str(folder), *flags], ranks=RANKS, results=[folder / f"weights-rank{rank}.json" for rank in range(RANKS)], limit_us=100_000_000)
-    return {json.loads(path.read_text())["weights_sha256"] for path in folder.glob("weights-*.json")}
+    run_plain(
+        JOB,
+        ["--plain", "--steps", str(STEPS), "--out", str(folder), *flags],
+        ranks=RANKS,
+        results=[folder / f"weights-rank{rank}.json" for rank in range(RANKS)],
+        limit_us=100_000_000,
+    )
+    return {
+        json.loads(path.read_text())["weights_sha256"] for path in folder.glob("weights-*.json")
+    }
 
 
 def test_wrapping_anew_before_every_step_gives_the_bits_of_plain_torch(tmp_path):
@@ -28,4 +36,6 @@ def test_wrapping_anew_before_every_step_gives_the_bits_of_plain_torch(tmp_path)
 
 def test_without_throw_away_passes_it_does_not(tmp_path):
     """Shows that the test above can fail, and why the passes are taken."""
-    assert weights_after(tmp_path / "bare", "--rewrap", "--discards", "0") != weights_after(tmp_path / "plain")
+    assert weights_after(tmp_path / "bare", "--rewrap", "--discards", "0") != weights_after(
+        tmp_path / "plain"
+    )

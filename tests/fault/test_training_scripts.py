@@ -57,7 +57,9 @@ def test_start_outside_of_lastgood_run_is_refused_with_the_command(tmp_path):
     )
     script = tmp_path / "script.py"
     script.write_text(text)
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False
+    )
     assert done.returncode != 0
     assert "lastgood run --nproc-per-node" in done.stderr
 

@@ -62,6 +62,8 @@ def describe(event: Event) -> str:
         case "state.trust" if body.get("state") in {"suspect", "tainted"}:
             return f"state {body.get('step')} is {body.get('state')}: {body.get('reason')}"
         case "incident.close":
+            if body.get("outcome") != "recovered":
+                return ""
             lost = body.get("lost_steps")
             return f"{body.get('outcome')}: goes on after step {body.get('resumed_step')}, {lost} steps lost"
         case "checkpoint.fail":

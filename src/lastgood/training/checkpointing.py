@@ -112,6 +112,22 @@ class Checkpointing:
         self._request(keeper)
         return not keeper.is_busy and self._last_step == before and not self._has_failed_last
 
+    def abandon_behind(self, step: int) -> None:
+        """Set aside the checkpoints of states newer than the one that the run went back to."""
+        if self._keeper is None:
+            return
+        for checkpoint in self._keeper.abandon_behind(step):
+            self._supervisor.recorder.record(
+                "state.trust",
+                body={
+                    "step": checkpoint.step,
+                    "tier": "checkpoint",
+                    "state": "tainted",
+                    "locator": checkpoint.path.name,
+                    "reason": f"the run went back to state {step}, so this one belongs to an abandoned history",
+                },
+            )
+
     def close(self) -> None:
         """End the helper."""
         if self._keeper is not None:

@@ -54,8 +54,13 @@ def list_checkpoints(folder: Path, *, world: int) -> tuple[Checkpoint, ...]:
     return tuple(sorted(found, key=lambda c: c.step, reverse=True))
 
 
-def checkpoint_candidates(checkpoints: tuple[Checkpoint, ...]) -> tuple[Candidate, ...]:
-    """Return checkpoints as states that recovery may try."""
+def checkpoint_candidates(
+    checkpoints: tuple[Checkpoint, ...], *, generation: int
+) -> tuple[Candidate, ...]:
+    """Return checkpoints as states that recovery may try.
+
+    All of them belong to the present history, whatever generation wrote them: the others were set aside.
+    """
     return tuple(
         Candidate(
             step=c.step,
@@ -63,6 +68,7 @@ def checkpoint_candidates(checkpoints: tuple[Checkpoint, ...]) -> tuple[Candidat
             digest=c.digest,
             has_predecessor=False,
             locator=str(c.path),
+            generation=generation,
         )
         for c in checkpoints
     )
@@ -156,6 +162,18 @@ class CheckpointKeeper:
         if ready:
             self._prune()
         return ready
+
+    def abandon_behind(self, step: int) -> list[Checkpoint]:
+        """Rename the checkpoints newer than `step`, so that none is restored; their bytes stay for a person to see."""
+        abandoned = [c for c in list_checkpoints(self.folder, world=self._world) if c.step > step]
+        for checkpoint in abandoned:
+            aside = checkpoint.path.with_name(checkpoint.path.name + ".abandoned")
+            shutil.rmtree(aside, ignore_errors=True)
+            checkpoint.path.rename(aside)
+            self.unverified.pop(checkpoint.step, None)
+            if self.pinned == checkpoint.path:
+                self.pinned = None
+        return abandoned
 
     def _prune(self) -> None:
         for checkpoint in list_checkpoints(self.folder, world=self._world)[self._kept :]:

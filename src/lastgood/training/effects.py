@@ -73,11 +73,6 @@ class Effects:
                 for _ in range(action.count):
                     start_worker(supervisor, is_spare=True)
             case messages.Escalate():
-                supervisor.recorder.record(
-                    "escalate",
-                    links={"incident": action.incident},
-                    body={"reason": action.reason, "owner": action.owner},
-                )
                 notify(
                     supervisor.contract,
                     supervisor.recorder,
@@ -89,8 +84,10 @@ class Effects:
         options = self._supervisor.options
         found = slot_candidates(self._supervisor.run_dir, world=options.ranks)
         if options.checkpoint_dir is not None:
+            assert self._supervisor.state is not None, "the loop asked"
             found += checkpoint_candidates(
-                list_checkpoints(options.checkpoint_dir, world=options.ranks)
+                list_checkpoints(options.checkpoint_dir, world=options.ranks),
+                generation=self._supervisor.state.generation,
             )
         return found
 
@@ -154,6 +151,7 @@ class Effects:
     def _resume(self, action: messages.Resume) -> None:
         supervisor = self._supervisor
         supervisor.begin_generation(action.generation, step=action.step)
+        supervisor.abandon_checkpoints(action.step)
         for name in supervisor.serving:
             supervisor.workers[name].channel.send(
                 control.Resumed(generation=action.generation, step=action.step)

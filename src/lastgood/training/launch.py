@@ -87,7 +87,7 @@ def _choose_ranks(supervisor: Supervisor) -> None:
             refuse_worker(supervisor, worker, usual=usual)
     supervisor.serving = tuple(worker.name for worker in healthy[: supervisor.options.ranks])
     supervisor.spares = [worker.name for worker in healthy[supervisor.options.ranks :]]
-    supervisor.recorder.versions = dict(healthy[0].versions)
+    supervisor.recorder.versions |= healthy[0].versions
 
 
 def golden_majority(digests: list[str]) -> str:

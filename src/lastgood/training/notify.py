@@ -9,7 +9,7 @@ import json
 import subprocess
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,8 @@ def notify(
         "incident": escalation.incident,
         "reason": escalation.reason,
         "owner": escalation.owner,
+        "culprits": list(escalation.culprits),
+        "last_good_step": escalation.last_good_step,
         "next": f"lastgood report {ledger}",
     }
     try:
@@ -56,14 +58,19 @@ def notify(
     )
 
 
-def _post(url: str, notice: dict[str, str]) -> str:
+def _post(url: str, notice: dict[str, Any]) -> str:
     alert = {
         "labels": {
             "alertname": "LastgoodEscalation",
             "incident": notice["incident"],
             "owner": notice["owner"],
         },
-        "annotations": {"summary": notice["reason"], "next": notice["next"]},
+        "annotations": {
+            "summary": notice["reason"],
+            "culprits": ", ".join(map(str, notice["culprits"])) or "nobody named",
+            "last_good_step": str(notice["last_good_step"]),
+            "next": notice["next"],
+        },
     }
     request = urllib.request.Request(
         url,

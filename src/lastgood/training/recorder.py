@@ -7,14 +7,12 @@ event that ends it. What the loop records is monotonic time, which is turned int
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from lastgood.base.canonical import canonical_bytes, sha256_hex
 from lastgood.ledger.event import Event, new_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from lastgood.base.clock import Clock
     from lastgood.ledger.writer import LedgerWriter
@@ -33,6 +31,8 @@ class Recorder:
         *,
         clock: Clock,
         run_id: str,
+        versions: Mapping[str, str],
+        topology: str,
         listener: Callable[[Event], None] | None = None,
     ) -> None:
         self._writer = writer
@@ -41,8 +41,8 @@ class Recorder:
         self._listener = listener
         self._wall_minus_monotonic_us = clock.wall_us() - clock.monotonic_us()
         self.attempt = 1
-        self.versions: dict[str, str] = {}
-        self._topology = topology_digest()
+        self.versions = dict(versions)
+        self._topology = topology
         self._chunk_first = 0
         self._chunk_began_us = 0
         self._chunk_ended_us: list[int] = []
@@ -106,14 +106,3 @@ class Recorder:
         }
         began_us, self._chunk_began_us = self._chunk_began_us, ended[-1]
         self.record("step", t_occurred_us=began_us, body=body)
-
-
-def topology_digest() -> str:
-    """Digest of what this run's devices hang on: one host, its processors. A change of the machine changes it."""
-    processors: Sequence[int] = sorted(os.sched_getaffinity(0))
-    document = {
-        "host": os.uname().nodename,
-        "machine": os.uname().machine,
-        "processors": list(processors),
-    }
-    return "sha256:" + sha256_hex(canonical_bytes(document))

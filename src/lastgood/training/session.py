@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from lastgood.base.clock import SystemClock
 from lastgood.base.errors import LastgoodError
 from lastgood.contract.load import default_contract, load_contract
-from lastgood.contract.model import contract_digest
+from lastgood.contract.model import contract_digest, contract_text
+from lastgood.fleet.topology import topology_digest
 from lastgood.ledger.writer import LedgerWriter
+from lastgood.training.machine import machine_versions, run_topology
 from lastgood.training.recorder import Recorder
 from lastgood.training.supervisor import Supervisor
 
@@ -45,7 +49,15 @@ def run_training(
         else default_contract("training")
     )
     with LedgerWriter(options.ledger) as writer:
-        recorder = Recorder(writer, clock=SystemClock(), run_id=options.run_id, listener=listener)
+        topology = run_topology(options.ranks)
+        recorder = Recorder(
+            writer,
+            clock=SystemClock(),
+            run_id=options.run_id,
+            versions=machine_versions(),
+            topology=topology_digest(topology),
+            listener=listener,
+        )
         recorder.record(
             "run.start",
             body={
@@ -54,6 +66,8 @@ def run_training(
                 "spares": options.spares,
                 "contract_digest": contract_digest(contract),
                 "contract_assumed": options.contract is None,
+                "contract": None if options.contract is None else contract_text(contract),
+                "topology": msgspec.to_builtins(topology),
                 "mode": options.mode,
                 "host": os.uname().nodename,
                 "hang_floor_us": options.limits.step_floor_us,

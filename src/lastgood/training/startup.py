@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lastgood.base.errors import RecoveryError
+from lastgood.base.units import format_duration
 from lastgood.recovery.messages import ReplayOutcome, VerifyMode
 from lastgood.training import control
 from lastgood.training.checkpoints import Checkpoint, list_checkpoints
@@ -42,6 +43,8 @@ class Startup:
         self._generation += 1
         self._restored, self._replayed, self._parked, self._is_leaving = {}, {}, 0, False
         self._has_proceeded = False
+        self._began_us = supervisor.now_us()
+        supervisor.raised.clear()
         self._checkpoint = self._untried.pop(0) if self._untried else None
         plan = None
         if self._checkpoint is not None:
@@ -101,6 +104,7 @@ class Startup:
                     needs="all ranks up to the first step",
                     next="look at its output above (or use --log-dir)",
                 )
+        self._refuse_to_wait_for_ever()
         world = len(supervisor.serving)
         if self._checkpoint is None:
             return self._begin_fresh()
@@ -126,6 +130,30 @@ class Startup:
             self._resume()
             return True
         return False
+
+    def _refuse_to_wait_for_ever(self) -> None:
+        """No loop watches yet: an exception, or ranks that do not get there in time, end the run here."""
+        supervisor = self._supervisor
+        # A peer's death shows as a group error on the others, so the user's own exception is the one to name.
+        raised = sorted(supervisor.raised.items(), key=lambda item: item[1].is_group_error)
+        if raised and not self._is_leaving:
+            rank, error = raised[0]
+            raise RecoveryError(
+                "a rank raised before the first new step",
+                where=f"rank {rank}",
+                found=f"{error.type_name}: {error.message}",
+                needs="all ranks up to the first step",
+                next="look at its output above (or use --log-dir)",
+            )
+        if supervisor.now_us() - self._began_us > supervisor.options.launch_limit_us:
+            raise RecoveryError(
+                "the ranks did not reach the first new step",
+                where=f"generation {self._generation}",
+                found=f"{len(self._restored)} restored, {len(self._replayed)} replayed, {self._parked} parked "
+                f"after {format_duration(supervisor.options.launch_limit_us)}",
+                needs=f"all {len(supervisor.serving)}",
+                next="raise --launch-limit if they only need longer",
+            )
 
     def _begin_fresh(self) -> bool:
         supervisor = self._supervisor

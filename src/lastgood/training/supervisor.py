@@ -188,6 +188,10 @@ class Supervisor:
         self.recorder.attempt = generation
         self.recorder.begin_steps(first=step + 1)
 
+    def abandon_checkpoints(self, step: int) -> None:
+        """The run goes on from `step`: checkpoints of newer states belong to a history that is done again."""
+        self._checkpointing.abandon_behind(step)
+
     # --- what the workers say ---------------------------------------------------------------------
 
     def hear_workers(self) -> None:
@@ -377,7 +381,9 @@ class Supervisor:
     def _wait_for_exits(self) -> None:
         codes = [self.workers[name].exit_code for name in self.serving]
         if all(code is not None for code in codes):
-            self.recorder.record("section.end", body={"name": "the script behind its loop", "state": "warmup"})
+            self.recorder.record(
+                "section.end", body={"name": "the script behind its loop", "state": "warmup"}
+            )
             self.exit_code = next((code for code in codes if code), 0) or 0
 
     def _stop(self) -> None:
