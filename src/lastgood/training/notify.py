@@ -5,6 +5,7 @@ A notice that cannot be delivered is recorded and changes nothing else.
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
 import urllib.error
@@ -49,7 +50,12 @@ def notify(
             result = f"command exited with {done.returncode}"
         else:
             result = _post(f"{target.alertmanager}/api/v2/alerts", notice)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
+    except (
+        OSError,
+        subprocess.SubprocessError,
+        http.client.HTTPException,
+        ValueError,
+    ) as error:
         result = f"not delivered: {type(error).__name__}: {error}"
     recorder.record(
         "annotation",
