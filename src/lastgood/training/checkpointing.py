@@ -67,15 +67,15 @@ class Checkpointing:
         supervisor = self._supervisor
         assessed = supervisor.page.assessed_step
         found = [
-            c.step
+            c
             for c in slot_candidates(supervisor.run_dir, world=supervisor.options.ranks)
             if c.step <= assessed
         ]
-        if not found or found[0] == self._last_step:
+        if not found or found[0].step == self._last_step:
             return
-        step = self._last_step = found[0]
+        step = self._last_step = found[0].step
         supervisor.page.pinned_step = step
-        path = keeper.request(step)
+        path = keeper.request(step, published_us=found[0].published_us)
         supervisor.recorder.record("checkpoint.begin", body={"step": step, "path": path.name})
 
     def _hear(self, keeper: CheckpointKeeper) -> None:

@@ -13,11 +13,13 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lastgood.base.clock import SystemClock, boot_id
 from lastgood.recovery.messages import Candidate, Tier
 
 if TYPE_CHECKING:
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"step-(\d{9})")
 MARK = "lastgood.json"
+COPY_US_MAX = 60_000_000
+"""Longest time in which a snapshot is pinned: the ranks wait for it once they have come round to its slot."""
+WRITE_US_MAX = 3_600_000_000
+"""Longest time for a checkpoint in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,29 @@ class Checkpoint:
     path: Path
     digest: str
     size_bytes: int
+    published_us: int | None = None
+    """When its state was published, on this boot's monotonic clock; None when that was before this boot."""
+
+
+def seal_mark(fields: dict[str, Any]) -> str:
+    """Return the text of `lastgood.json`: the fields and a checksum over them."""
+    plain = json.dumps(fields, indent=1, sort_keys=True)
+    return json.dumps(
+        {**fields, "check": f"{zlib.crc32(plain.encode()):08x}"}, indent=1, sort_keys=True
+    )
+
+
+def read_mark(path: Path) -> dict[str, Any] | None:
+    """Return what `lastgood.json` of a checkpoint says; None when it is missing or not as it was written."""
+    try:
+        text = (path / MARK).read_text(encoding="utf-8")
+        fields = json.loads(text)
+        del fields["check"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    needed = {"step", "world", "digest", "bytes"}
+    is_whole = text == seal_mark(fields) and needed <= fields.keys()
+    return fields if is_whole else None
 
 
 def list_checkpoints(folder: Path, *, world: int) -> tuple[Checkpoint, ...]:
@@ -45,12 +74,13 @@ def list_checkpoints(folder: Path, *, world: int) -> tuple[Checkpoint, ...]:
     for path in folder.glob("step-*"):
         if not _NAME.fullmatch(path.name) or not (path / ".metadata").exists():
             continue
-        try:
-            mark = json.loads((path / MARK).read_text())
-            if mark["world"] == world:
-                found.append(Checkpoint(mark["step"], path, mark["digest"], mark["bytes"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+        mark = read_mark(path)
+        if mark is not None and mark["world"] == world:
+            is_of_this_boot = mark.get("boot_id") == boot_id()
+            published_us = mark.get("published_us") if is_of_this_boot else None
+            found.append(
+                Checkpoint(mark["step"], path, mark["digest"], mark["bytes"], published_us)
+            )
     return tuple(sorted(found, key=lambda c: c.step, reverse=True))
 
 
@@ -68,6 +98,8 @@ def checkpoint_candidates(
             digest=c.digest,
             has_predecessor=False,
             locator=str(c.path),
+            # Without its time a checkpoint would count as older than every recovery, and never be used after one.
+            published_us=c.published_us,
             generation=generation,
         )
         for c in checkpoints
@@ -85,8 +117,13 @@ class CheckpointKeeper:
         self._world = world
         self._kept = kept
         self._helper: subprocess.Popen[bytes] | None = None
+        self._command = [sys.executable, "-m", "lastgood.training.rank.checkpoint"]
         self._heard = b""
         self.pending_step: int | None = None
+        self._is_copying = False
+        self._is_pending_abandoned = False
+        self._requested_us = 0
+        self._clock = SystemClock()
         self.unverified: dict[int, Checkpoint] = {}
         self.pinned: Path | None = None
         """The newest verified checkpoint: never deleted."""
@@ -95,8 +132,9 @@ class CheckpointKeeper:
         """Start the helper, whose imports take seconds, before it is needed."""
         if self._helper is not None and self._helper.poll() is None:
             return
+        self.close()  # a dead one leaves its pipes behind
         self._helper = subprocess.Popen(
-            [sys.executable, "-m", "lastgood.training.rank.checkpoint"],
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -110,18 +148,21 @@ class CheckpointKeeper:
         """True while a checkpoint is being written."""
         return self.pending_step is not None
 
-    def request(self, step: int) -> Path:
+    def request(self, step: int, *, published_us: int | None = None) -> Path:
         """Ask for a checkpoint of a published state; the caller has pinned its snapshots."""
         self.start()
         assert self._helper is not None
         assert self._helper.stdin is not None
         path = self.folder / f"step-{step:09d}"
         self.pending_step = step
+        self._is_copying, self._is_pending_abandoned = True, False
+        self._requested_us = self._clock.monotonic_us()
         request = {
             "run_dir": str(self._run.root),
             "world": self._world,
             "step": step,
             "path": str(path),
+            "published_us": published_us,
         }
         with suppress(OSError):  # the helper died: `answers` reports it
             self._helper.stdin.write(json.dumps(request).encode() + b"\n")
@@ -136,7 +177,15 @@ class CheckpointKeeper:
             self._heard += os.read(self._helper.stdout.fileno(), 65536)
         *lines, self._heard = self._heard.split(b"\n")
         for line in lines:
-            answer = json.loads(line)
+            answer = _answer_of(line)
+            if answer is None or answer["step"] != self.pending_step:
+                continue
+            if answer["kind"] == "copied":
+                self._is_copying = False
+            if answer["kind"] == "written" and self._is_pending_abandoned:
+                shutil.rmtree(self.folder / f"step-{answer['step']:09d}", ignore_errors=True)
+                reason = "the run went back behind this state while it was written"
+                answer |= {"kind": "failed", "reason": reason}
             if answer["kind"] in {"written", "failed"}:
                 self.pending_step = None
             if answer["kind"] == "written":
@@ -145,8 +194,15 @@ class CheckpointKeeper:
                     answer["step"], path, answer["digest"], answer["bytes"]
                 )
             yield answer
-        if self.pending_step is not None and self._helper.poll() is not None:
+        if self.pending_step is None:
+            return
+        limit_us = COPY_US_MAX if self._is_copying else WRITE_US_MAX
+        if self._clock.monotonic_us() - self._requested_us > limit_us:
+            self._helper.kill()  # a later look finds it dead
+        if self._helper.poll() is not None:
             step, self.pending_step = self.pending_step, None
+            # Half a line of the dead must not be the start of its successor's first.
+            self._heard = b""
             yield {
                 "kind": "failed",
                 "step": step,
@@ -173,6 +229,8 @@ class CheckpointKeeper:
             self.unverified.pop(checkpoint.step, None)
             if self.pinned == checkpoint.path:
                 self.pinned = None
+        if self.pending_step is not None and self.pending_step > step:
+            self._is_pending_abandoned = True
         return abandoned
 
     def _prune(self) -> None:
@@ -188,3 +246,12 @@ class CheckpointKeeper:
             for stream in (self._helper.stdin, self._helper.stdout):
                 if stream is not None:
                     stream.close()
+
+
+def _answer_of(line: bytes) -> dict[str, Any] | None:
+    """An answer of the helper; None for anything else that a library wrote to its standard output."""
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) and {"kind", "step"} <= answer.keys() else None

@@ -1,6 +1,5 @@
 """The first generation with a made-up supervisor: an older checkpoint after a bad one, and no wait without a bound."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from lastgood.base.errors import RecoveryError
 from lastgood.signals.reading import Raised
 from lastgood.training import control
+from lastgood.training.checkpoints import seal_mark
 from lastgood.training.startup import Startup
 
 
@@ -50,7 +50,7 @@ def checkpoint(folder, step, *, world=2):
     path.mkdir(parents=True)
     (path / ".metadata").write_bytes(b"")
     (path / "lastgood.json").write_text(
-        json.dumps({"step": step, "digest": f"d{step}", "bytes": 1, "world": world})
+        seal_mark({"step": step, "digest": f"d{step}", "bytes": 1, "world": world})
     )
 
 

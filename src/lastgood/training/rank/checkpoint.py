@@ -9,8 +9,12 @@ the replicated state once and the private state of every rank. `lastgood.json` i
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +23,11 @@ import torch.distributed.checkpoint as dcp
 import xxhash
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
+from lastgood.base.clock import boot_id
+from lastgood.training.checkpoints import MARK, read_mark, seal_mark
 from lastgood.training.rank.snapshot import LoadedState, SnapshotMismatch, load_snapshot
 from lastgood.training.rank.state import Digests, digest_state, pack, unpack
 from lastgood.training.rundir import RunDir
-
-MARK = "lastgood.json"
 
 
 def _flatten(states: list[LoadedState]) -> dict[str, torch.Tensor]:
@@ -40,13 +44,18 @@ def _flatten(states: list[LoadedState]) -> dict[str, torch.Tensor]:
     return flat
 
 
-def write_checkpoint(path: Path, states: list[LoadedState]) -> dict[str, Any]:
+def write_checkpoint(
+    path: Path, states: list[LoadedState], *, published_us: int | None = None
+) -> dict[str, Any]:
     """Write one checkpoint, read it back and give it its name; returns what `lastgood.json` says."""
+    if len({state.digests.replica for state in states}) != 1:
+        raise SnapshotMismatch(states[0].step, "the ranks do not hold the same state")
     fresh = path.with_name(path.name + ".partial")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     flat = _flatten(states)
-    dcp.save(flat, checkpoint_id=str(fresh), no_dist=True)
+    with _single_process():
+        dcp.save(flat, checkpoint_id=str(fresh), no_dist=True)
     mark = {
         "step": states[0].step,
         "digest": states[0].digests.replica,
@@ -56,13 +65,50 @@ def write_checkpoint(path: Path, states: list[LoadedState]) -> dict[str, Any]:
         "private_order": [name for name in states[0].tensors if name.startswith("buffer.")],
         "world": len(states),
         "bytes": sum(t.numel() * t.element_size() for t in flat.values()),
+        "files": _file_digests(fresh),
+        "published_us": published_us,
+        "boot_id": boot_id(),
     }
-    (fresh / MARK).write_text(json.dumps(mark, indent=1))
+    with (fresh / MARK).open("w", encoding="utf-8") as out:
+        out.write(seal_mark(mark))
+        out.flush()
+        os.fsync(out.fileno())
     for rank in range(len(states)):
         load_checkpoint(str(fresh), rank=rank, step=states[0].step)
     shutil.rmtree(path, ignore_errors=True)
     fresh.rename(path)
+    _sync_folder(path.parent)
     return mark
+
+
+@contextmanager
+def _single_process() -> Generator[None]:
+    """Torch remarks each time that no group is there: that is the intent, and no news for the user's terminal."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        yield
+
+
+def _file_digests(path: Path) -> dict[str, str]:
+    """Digest of each file that torch wrote: tensors have digests of their own, the format around them has not."""
+    found = {}
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and file.name != MARK:
+            with file.open("rb") as stream:
+                digest = xxhash.xxh3_128()
+                while chunk := stream.read(1 << 20):
+                    digest.update(chunk)
+            found[str(file.relative_to(path))] = digest.hexdigest()
+    return found
+
+
+def _sync_folder(path: Path) -> None:
+    """Make a name durable: older checkpoints are deleted on the strength of this one."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _blob_digest(flat: dict[str, torch.Tensor], rank: int) -> str:
@@ -72,8 +118,19 @@ def _blob_digest(flat: dict[str, torch.Tensor], rank: int) -> str:
 def load_checkpoint(locator: str, *, rank: int, step: int) -> LoadedState:
     """Read one rank's state from a checkpoint and hash all of it; raises SnapshotMismatch when anything is off."""
     path = Path(locator)
+    mark = read_mark(path)
+    if mark is None:
+        raise SnapshotMismatch(step, f"checkpoint {path.name}: {MARK} is missing or changed")
+    if rank >= mark["world"]:
+        raise SnapshotMismatch(step, f"checkpoint {path.name} was written by {mark['world']} ranks")
     try:
-        mark = json.loads((path / MARK).read_text())
+        # Before torch reads any of it: its metadata is pickled.
+        found_files = _file_digests(path)
+        changed = {n for n, digest in mark["files"].items() if found_files.get(n) != digest}
+        if changed:
+            raise SnapshotMismatch(
+                step, f"checkpoint {path.name}: changed or missing: {', '.join(sorted(changed))}"
+            )
         flat = _read_tensors(path, rank)
     except (
         OSError,
@@ -121,7 +178,8 @@ def _read_tensors(path: Path, rank: int) -> dict[str, torch.Tensor]:
         if isinstance(about, TensorStorageMetadata)
         and (not name.startswith("rank") or name.startswith(f"rank{rank}."))
     }
-    dcp.load(flat, checkpoint_id=str(path), no_dist=True)
+    with _single_process():
+        dcp.load(flat, checkpoint_id=str(path), no_dist=True)
     return flat
 
 
@@ -137,9 +195,14 @@ def main() -> None:
         step = request["step"]
         try:
             run = RunDir(Path(request["run_dir"]))
-            states = [_copied(load_snapshot(run, rank, step)) for rank in range(request["world"])]
+            states = [
+                _copied(load_snapshot(run, rank, step), is_first=rank == 0)
+                for rank in range(request["world"])
+            ]
             _answer({"kind": "copied", "step": step})
-            mark = write_checkpoint(Path(request["path"]), states)
+            mark = write_checkpoint(
+                Path(request["path"]), states, published_us=request.get("published_us")
+            )
         except (SnapshotMismatch, OSError, RuntimeError, dcp.CheckpointException) as error:
             _answer(
                 {"kind": "failed", "step": step, "reason": f"{type(error).__name__}: {error}"[:500]}
@@ -150,9 +213,14 @@ def main() -> None:
             )
 
 
-def _copied(state: LoadedState) -> LoadedState:
-    """Take the tensors out of shared memory."""
-    return state._replace(tensors={name: tensor.clone() for name, tensor in state.tensors.items()})
+def _copied(state: LoadedState, *, is_first: bool) -> LoadedState:
+    """Take the tensors out of shared memory; what all ranks share is taken once."""
+    tensors = {
+        name: tensor.clone()
+        for name, tensor in state.tensors.items()
+        if is_first or name.startswith("buffer.")
+    }
+    return state._replace(tensors=tensors)
 
 
 def _answer(content: dict[str, Any]) -> None:
