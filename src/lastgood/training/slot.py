@@ -79,6 +79,7 @@ class StatusSlot:
             self._words[_W_MAGIC] = _MAGIC
             self._words[_W_RANK] = -1
             self._words[_W_PUBLISHED] = -1
+            self._forget_reports()
             self.touch()
 
     def close(self) -> None:
@@ -105,9 +106,12 @@ class StatusSlot:
         words = self._words
         words[_W_GENERATION], words[_W_RANK] = generation, rank
         words[_W_LAUNCHES] = words[_W_COMPLETIONS] = 0
-        for entry in range(RING_LENGTH):  # reports of a history that may be redone
-            words[_RING_START + entry * _RING_ENTRY_WORDS + _E_STEP] = -1
+        self._forget_reports()  # of a history that may be redone
         self.close_section()
+
+    def _forget_reports(self) -> None:
+        for entry in range(RING_LENGTH):
+            self._words[_RING_START + entry * _RING_ENTRY_WORDS + _E_STEP] = -1
 
     def count_launch(self, *, is_last: bool) -> None:
         """Count one collective entered; after the last of a step the rank waits for its peers."""

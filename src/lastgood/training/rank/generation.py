@@ -243,7 +243,6 @@ class Generation:
 
     def accept(self, report: StepReport) -> bool:
         """Publish the state after a new step; False when the generation was revoked while waiting at the gate."""
-        self._link.slot.enter(Phase.SNAPSHOT)
         if not self._wait_at_gate(report.step):
             return False
         digests = self._publish_state(report.step)
@@ -258,7 +257,10 @@ class Generation:
         while page.assessed_step < step - _GATE_DEPTH or page.pinned_step == step - SLOT_COUNT:
             if self._link.is_revoked(self.number):
                 return False
+            # Held back by others, for as long as it takes: this rank is not the one that hangs.
+            self._link.slot.enter(Phase.HELD)
             self._clock.sleep_us(GATE_POLL_US)
+        self._link.slot.enter(Phase.SNAPSHOT)
         return True
 
     def _publish_state(self, step: int) -> Digests:
