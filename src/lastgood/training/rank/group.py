@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-JOIN_LIMIT = timedelta(seconds=10)
+JOIN_LIMIT = timedelta(seconds=5)
 """Longest wait for the peers while a group is formed; a peer that dies meanwhile must not cost half an hour."""
 
 COLLECTIVE_LIMIT = timedelta(hours=4)
@@ -69,6 +69,9 @@ class Group:
             self.generation, self._is_cut = generation, False
             self._sockets.clear()
             before = self._before_join = _socket_inodes()
+        # A group that could not be formed leaves torch's counter of groups behind, which names the keys in the store:
+        # this rank would then wait under another name than its peers, for ever.
+        dist.distributed_c10d._world.group_count = 0  # noqa: SLF001 - as destroy_process_group does
         meeting = dist.FileStore(str(store), world)
         meeting.set_timeout(JOIN_LIMIT)
         dist.init_process_group(
