@@ -31,7 +31,7 @@ _CONTRACT = click.option(
     "--contract",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The failure contract; without one the defaults apply, marked as assumed.",
+    help="The failure contract [default: the run's own, else assumed defaults].",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -153,13 +153,14 @@ def _make_report(ledger: Path, *, run: str | None, contract: Path | None) -> Rep
         events_of_run,
         last_instant_us,
         open_ledger,
+        recorded_contract,
     )
 
-    declared = _contract(contract)
     with open_ledger(ledger) as store:
         head = store.head()
         chosen = chosen_run(store, run)
         events = events_of_run(store, chosen)
+    declared = _contract(contract, recorded_contract(events))
     as_of_us = last_instant_us(events, now_us=SystemClock().wall_us())
     parts = ["lastgood report", str(ledger), *([f"--run {chosen}"] if chosen else [])]
     command = " ".join([*parts, *([f"--contract {contract}"] if contract else [])])
@@ -169,10 +170,15 @@ def _make_report(ledger: Path, *, run: str | None, contract: Path | None) -> Rep
     return build_report(events, declared, question=question, head=head, builders=section_builders())
 
 
-def _contract(path: Path | None) -> FailureContract:
-    from lastgood.contract.load import default_contract, load_contract
+def _contract(path: Path | None, recorded: str | None) -> FailureContract:
+    """The named contract, else the one that the run was started with, else the assumed defaults."""
+    from lastgood.contract.load import default_contract, load_contract, parse_contract
 
-    return default_contract() if path is None else load_contract(path)
+    if path is not None:
+        return load_contract(path)
+    if recorded is not None:
+        return parse_contract(recorded.encode(), source="contract of the run")
+    return default_contract()
 
 
 def _ledger_path(named: Path | None) -> Path:

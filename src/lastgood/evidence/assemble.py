@@ -116,6 +116,12 @@ def events_of_run(store: Store, run: str | None) -> list[Event]:
     return sorted([*own, *others], key=lambda event: event.seq or 0)
 
 
+def recorded_contract(events: Iterable[Event]) -> str | None:
+    """The contract under which the run was started, as it was written; None when it had none."""
+    texts = [e.body.get("contract") for e in events if e.kind == "run.start"]
+    return next((text for text in reversed(texts) if isinstance(text, str)), None)
+
+
 def _is_within(event: Event, begin_us: int | None, end_us: int | None) -> bool:
     t_us = _time_us(event)
     if t_us is None or begin_us is None or t_us < begin_us:

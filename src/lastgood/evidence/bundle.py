@@ -24,6 +24,7 @@ from lastgood.evidence.assemble import (
     events_of_run,
     last_instant_us,
     open_ledger,
+    recorded_contract,
 )
 from lastgood.evidence.html import render_html
 from lastgood.evidence.manifest import SCHEMA, Manifest, describe_files, write_manifest
@@ -64,7 +65,7 @@ def write_bundle(
     archive.check_target(target)
     with tempfile.TemporaryDirectory(prefix="lastgood-bundle-") as name:
         folder = Path(name)
-        _write_contract(contract, folder / archive.CONTRACT)
+        _write_contract(contract, folder / archive.CONTRACT, recorded=_recorded(ledger, run))
         declared = read_contract(
             folder / archive.CONTRACT, source=str(contract or archive.CONTRACT)
         )
@@ -100,12 +101,17 @@ def read_contract(path: Path, *, source: str) -> FailureContract:
     return parse_contract(path.read_bytes(), source=source)
 
 
-def _write_contract(contract: Path | None, target: Path) -> None:
+def _recorded(ledger: Path, run: str | None) -> str | None:
+    with open_ledger(ledger) as store:
+        return recorded_contract(store.events(run=chosen_run(store, run), kinds=["run.start"]))
+
+
+def _write_contract(contract: Path | None, target: Path, *, recorded: str | None) -> None:
     try:
         raw = (
-            contract_text(default_contract()).encode()
-            if contract is None
-            else contract.read_bytes()
+            contract.read_bytes()
+            if contract is not None
+            else (recorded or contract_text(default_contract())).encode()
         )
     except OSError as error:
         raise BadInput(

@@ -10,7 +10,7 @@ import msgspec
 from lastgood.base.clock import SystemClock
 from lastgood.base.errors import LastgoodError
 from lastgood.contract.load import default_contract, load_contract
-from lastgood.contract.model import contract_digest, contract_text
+from lastgood.contract.model import contract_digest
 from lastgood.fleet.topology import topology_digest
 from lastgood.ledger.writer import LedgerWriter
 from lastgood.training.machine import machine_versions, run_topology
@@ -66,7 +66,7 @@ def run_training(
                 "spares": options.spares,
                 "contract_digest": contract_digest(contract),
                 "contract_assumed": options.contract is None,
-                "contract": None if options.contract is None else contract_text(contract),
+                "contract": None if options.contract is None else options.contract.read_text(encoding="utf-8"),
                 "topology": msgspec.to_builtins(topology),
                 "mode": options.mode,
                 "host": os.uname().nodename,
