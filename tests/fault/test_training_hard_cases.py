@@ -53,7 +53,9 @@ for batch in run.batches():
 """
 
 
-def options_for(folder: Path, script: Path, *arguments: str, spares: int = 1, contract: Path | None = None):
+def options_for(
+    folder: Path, script: Path, *arguments: str, spares: int = 1, contract: Path | None = None
+):
     return RunOptions(
         script=script, arguments=arguments, ranks=2, spares=spares, run_id=f"test-{folder.name}", ledger=folder / "ledger.db",
         contract=contract, log_dir=folder / "logs", limits=Limits(step_floor_us=1_000_000, warmup_floor_us=60_000_000),
@@ -73,7 +75,11 @@ class KillOnce:
         self.has_fired = False
 
     def __call__(self, supervisor) -> None:
-        if self.has_fired or supervisor.state.phase is not self._phase or supervisor.page.assessed_step < self._step:
+        if (
+            self.has_fired
+            or supervisor.state.phase is not self._phase
+            or supervisor.page.assessed_step < self._step
+        ):
             return
         self.has_fired = True
         os.kill(supervisor.workers[supervisor.serving[self._rank]].pid, signal.SIGKILL)
@@ -97,14 +103,22 @@ def test_steps_that_do_not_repeat_are_verified_within_the_measured_noise(tmp_pat
 
 @pytest.mark.nightly
 def test_a_bug_that_always_comes_back_ends_the_run_and_calls_the_owner(tmp_path):
-    script, notice, contract = tmp_path / "bug.py", tmp_path / "notice.json", tmp_path / "contract.yaml"
+    script, notice, contract = (
+        tmp_path / "bug.py",
+        tmp_path / "notice.json",
+        tmp_path / "contract.yaml",
+    )
     script.write_text(ALWAYS_RAISES)
     command = f"[{json.dumps(sys.executable)}, -c, \"import sys; open('{notice}', 'w').write(sys.stdin.read())\"]"
     from lastgood.contract.starter import starter_text
 
     text = starter_text()
-    assert "notify:" not in text.replace("# notify:", ""), "the starter has a notify: adapt this test"
-    contract.write_text(text.replace("  recovery:\n", f"  recovery:\n    notify: {{command: {command}}}\n", 1))
+    assert "notify:" not in text.replace("# notify:", ""), (
+        "the starter has a notify: adapt this test"
+    )
+    contract.write_text(
+        text.replace("  recovery:\n", f"  recovery:\n    notify: {{command: {command}}}\n", 1)
+    )
     result = run_training(options_for(tmp_path, script, contract=contract))
     assert result.exit_code == DO_NOT_REQUEUE
     told = json.loads(notice.read_text())
@@ -125,7 +139,9 @@ def test_a_death_inside_a_recovery_is_recovered_in_the_same_incident(tmp_path, p
         if first.has_fired:
             second(supervisor)
 
-    options = options_for(tmp_path, JOB, "--steps", "40", "--pace-ms", "40", "--out", str(tmp_path), spares=2)
+    options = options_for(
+        tmp_path, JOB, "--steps", "40", "--pace-ms", "40", "--out", str(tmp_path), spares=2
+    )
     assert run_training(options, on_turn=both).exit_code == 0
     assert second.has_fired
     (incident,) = fold_incidents(events_of(tmp_path))

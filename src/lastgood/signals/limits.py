@@ -35,6 +35,8 @@ class Limits:
     """Floor for starting, joining, restoring and the first step of a generation."""
     section_floor_us: int = 600_000_000
     """Floor for a declared section that declared no limit."""
+    step_ceiling_us: int | None = None
+    """The longest that a phase of a step may last, whatever was learned: the contract's time to detect."""
     group_error_us: int = 5_000_000
     """How long a process-group error may stay without a culprit before the answer is unknown."""
     factor: float = 5.0
@@ -101,9 +103,13 @@ def limit_of_key_us(limits: Limits, key: str) -> int:
     elif key.startswith(_SECTION_PREFIX):
         floor_us = limits.section_floor_us
     samples = limits.samples.get(key, ())
-    if len(samples) < limits.sample_count_min:
-        return floor_us
-    return max(floor_us, math.ceil(limits.factor * quantile_of(samples, limits.quantile)))
+    found_us = floor_us
+    if len(samples) >= limits.sample_count_min:
+        found_us = max(floor_us, math.ceil(limits.factor * quantile_of(samples, limits.quantile)))
+    is_step = key not in _WARMUP_KEYS and not key.startswith(_SECTION_PREFIX)
+    if is_step and limits.step_ceiling_us is not None:
+        return min(found_us, limits.step_ceiling_us)
+    return found_us
 
 
 def limit_us(limits: Limits, reading: RankReading) -> int | None:

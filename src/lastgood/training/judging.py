@@ -110,7 +110,9 @@ def judge(log: Path, events: Sequence[Event], *, tape: Tape) -> tuple[FaultOutco
 
 def _fired(log: Path) -> dict[str, int]:
     """Fault -> wall time of its injection."""
-    records = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    # The injector is ended by SIGKILL: what stands behind the last line break is no record.
+    *lines, _ = log.read_text().split("\n") if log.exists() else [""]
+    records = [json.loads(line) for line in lines]
     return {r["fault"]: r["wall_us"] for r in records if r.get("outcome") == "fired"}
 
 

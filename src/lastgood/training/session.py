@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -20,8 +21,10 @@ from lastgood.training.supervisor import Supervisor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lastgood.contract.model import FailureContract
     from lastgood.ledger.event import Event
     from lastgood.ledger.tree_head import TreeHead
+    from lastgood.signals.limits import Limits
     from lastgood.training.options import RunOptions
 
 
@@ -48,6 +51,7 @@ def run_training(
         if options.contract is not None
         else default_contract("training")
     )
+    options = replace(options, limits=_within_contract(options, contract))
     with LedgerWriter(options.ledger) as writer:
         topology = run_topology(options.ranks)
         recorder = Recorder(
@@ -66,7 +70,9 @@ def run_training(
                 "spares": options.spares,
                 "contract_digest": contract_digest(contract),
                 "contract_assumed": options.contract is None,
-                "contract": None if options.contract is None else options.contract.read_text(encoding="utf-8"),
+                "contract": None
+                if options.contract is None
+                else options.contract.read_text(encoding="utf-8"),
                 "topology": msgspec.to_builtins(topology),
                 "mode": options.mode,
                 "host": os.uname().nodename,
@@ -93,3 +99,10 @@ def run_training(
             recorder.record("run.end", body={"exit_code": exit_code})
             head = writer.flush()
         return RunResult(exit_code, head)
+
+
+def _within_contract(options: RunOptions, contract: FailureContract) -> Limits:
+    """A declared time to detect bounds every limit of a step; assumed defaults bound nothing that a person did not say."""
+    if options.contract is None:
+        return options.limits
+    return replace(options.limits, step_ceiling_us=contract.spec.recovery.detect.timeout_us)

@@ -121,3 +121,18 @@ def test_settings_under_which_nothing_could_be_judged_are_refused(wrong):
 )
 def test_the_quantile_is_the_nearest_rank(ratio, expected):
     assert quantile_of(tuple(range(10, 0, -1)), ratio) == expected
+
+
+def test_the_contracts_time_to_detect_bounds_what_was_learned():
+    limits = Limits(step_floor_us=30_000_000, step_ceiling_us=60_000_000)
+    for _ in range(10):
+        limits = learn(limits, "compute", 40_000_000)
+    assert limit_of_key_us(limits, "compute") == 60_000_000
+
+
+def test_it_does_not_bound_warm_up_or_sections():
+    limits = Limits(
+        warmup_floor_us=600_000_000, section_floor_us=500_000_000, step_ceiling_us=60_000_000
+    )
+    assert limit_of_key_us(limits, "joining") == 600_000_000
+    assert limit_of_key_us(limits, "section:eval") == 500_000_000
