@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -15,6 +16,8 @@ T = TypeVar("T")
 
 SPAN_COUNT_MAX: Final = 600
 """More stretches than this are drawn as that many slices: no screen shows more, and no reader reads more rows."""
+MARK_COUNT_MAX: Final = 30
+"""More numbers than this run into each other."""
 POINT_COUNT_MAX: Final = 400
 WIDTHS_US: Final = (US_PER_H, 10 * US_PER_MIN, US_PER_MIN, 10 * US_PER_S)
 """Widths of the sliding window, the usual hour first; a short run takes the first that fits three times."""
@@ -97,16 +100,22 @@ def strip_chart(times: RunTimes) -> Chart:
     )
     seen = [state for state in STATES if any(s.state is state for s in spans)]
     caption = "The top lane is the run; below it each state has its own lane."
-    if marks:
+    if len(marks) > MARK_COUNT_MAX:
+        caption += f" {len(marks)} incidents are too many to number here; each has its card."
+        marks = ()
+    elif marks:
         caption += " The numbers mark where the incidents began."
     if spans is not wall.spans:
-        caption += f" Drawn in {len(spans)} slices: each shows the state that fills most of it."
+        caption += (
+            f" Drawn in {SPAN_COUNT_MAX} slices: a lane is filled wherever its state occurs in a slice,"
+            " so short stretches look longer than they were; the table of states has the exact times."
+        )
     return Chart(
         name="strip",
         title="Wall time by state",
         form="strip",
         alt=f"Wall time of {format_duration(wall.window_us)} as lanes, one per state: {', '.join(seen)}; "
-        f"{len(marks)} incidents marked.",
+        f"{len(times.incidents)} incidents.",
         caption=caption,
         marks=marks,
         data=Data(
@@ -122,26 +131,27 @@ def strip_chart(times: RunTimes) -> Chart:
 
 
 def _slices(wall: WallTime) -> tuple[Span, ...]:
-    """The strip in equal slices, each with the state that fills most of it; neighbours of one state are joined."""
+    """For each state the slices in which it occurs at all, neighbours joined; productive first, so that others cover it.
+
+    The state that fills most of a slice would be the obvious choice and would hide every short outage.
+    """
+    width = wall.window_us / SPAN_COUNT_MAX
+    taken: dict[WallState, list[int]] = {}
+    for span in wall.spans:
+        first = int((span.start_us - wall.start_us) / width)
+        last = min(
+            SPAN_COUNT_MAX - 1, max(first, math.ceil((span.end_us - wall.start_us) / width) - 1)
+        )
+        slices = taken.setdefault(span.state, [])
+        slices.extend(range(max(first, slices[-1] + 1) if slices else first, last + 1))
     made: list[Span] = []
-    at = 0
-    for index in range(SPAN_COUNT_MAX):
-        begin = wall.start_us + wall.window_us * index // SPAN_COUNT_MAX
-        end = wall.start_us + wall.window_us * (index + 1) // SPAN_COUNT_MAX
-        shares: dict[WallState, int] = {}
-        while at < len(wall.spans) and wall.spans[at].start_us < end:
-            span = wall.spans[at]
-            shares[span.state] = (
-                shares.get(span.state, 0) + min(span.end_us, end) - max(span.start_us, begin)
-            )
-            if span.end_us > end:
-                break
-            at += 1
-        state = max(shares, key=lambda s: shares[s])
-        if made and made[-1].state is state:
-            made[-1] = made[-1]._replace(end_us=end)
-        else:
-            made.append(Span(state, begin, end))
+    for state in (s for s in reversed(STATES) if s in taken):
+        for index in taken[state]:
+            begin, end = (wall.start_us + round(width * at) for at in (index, index + 1))
+            if made and made[-1].state is state and made[-1].end_us == begin:
+                made[-1] = made[-1]._replace(end_us=end)
+            else:
+                made.append(Span(state, begin, end))
     return tuple(made)
 
 

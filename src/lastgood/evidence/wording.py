@@ -57,6 +57,12 @@ def value_text(figure: Figure) -> str:
         return "0 s"
     if figure.value == 1 and figure.unit in COUNTED:
         return f"1 {figure.unit.removesuffix('s')}"
+    if (
+        isinstance(figure.value, int)
+        and abs(figure.value) >= 10_000
+        and figure.unit not in {"us", "bytes"}
+    ):
+        return f"{figure.value:,} {figure.unit}".rstrip()
     return format_value(figure)
 
 

@@ -95,5 +95,19 @@ def test_a_distance_has_a_sign_and_an_unrecorded_one_says_so():
     assert said == ["0 s", "+52 ms", "-1 ms", "not recorded"]
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1, "steps", "1 step"),
+        (0, "us", "0 s"),
+        (9_999, "", "9999"),
+        (95_301, "steps", "95,301 steps"),
+        (3_000_000, "us", "3 s"),
+    ],
+)
+def test_counts_read_well(value, unit, text):
+    assert wording.value_text(measured("x", value, unit, source="s")) == text
+
+
 def test_what_a_reader_must_know_stands_beside_the_number():
     assert wording.detail_text(seconds("detect", 0.05, n=3)) == "n = 3; ledger events"
