@@ -269,15 +269,16 @@ def _hang_words(
     previous: LivenessMemory | None,
     now_us: int,
 ) -> str:
-    where = (
-        f"section {reading.section}"
-        if reading.phase is Phase.SECTION
-        else reading.phase.name.lower()
-    )
+    if reading.phase is Phase.SECTION:
+        where = f"section {reading.section}, after step {reading.step}"
+    elif reading.phase is Phase.BETWEEN:
+        where = f"its own code or data between two steps, after step {reading.step}"
+    else:
+        where = f"{reading.phase.name.lower()} of step {reading.step}"
     foremost = max(r.launches for r in live)
     words = (
         f"rank {reading.rank} ({reading.worker}) made no progress for "
-        f"{(now_us - reading.progress_us) // 1000} ms in {where} of step {reading.step}; "
+        f"{(now_us - reading.progress_us) // 1000} ms in {where}; "
         f"collectives entered {reading.launches}, foremost rank {foremost}; process {reading.process.value}"
     )
     share = _shares(reading, previous=previous, now_us=now_us)
