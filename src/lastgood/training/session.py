@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from lastgood.base.clock import SystemClock
-from lastgood.base.errors import LastgoodError
+from lastgood.base.errors import EXIT_INTERNAL, LastgoodError
 from lastgood.contract.load import default_contract, load_contract
 from lastgood.contract.model import contract_digest
 from lastgood.fleet.topology import topology_digest
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lastgood.contract.model import FailureContract
+    from lastgood.fleet.topology import Topology
     from lastgood.ledger.event import Event
     from lastgood.ledger.tree_head import TreeHead
     from lastgood.signals.limits import Limits
@@ -62,24 +63,8 @@ def run_training(
             topology=topology_digest(topology),
             listener=listener,
         )
-        recorder.record(
-            "run.start",
-            body={
-                "command": [str(options.script), *options.arguments],
-                "world": options.ranks,
-                "spares": options.spares,
-                "contract_digest": contract_digest(contract),
-                "contract_assumed": options.contract is None,
-                "contract": None
-                if options.contract is None
-                else options.contract.read_text(encoding="utf-8"),
-                "topology": msgspec.to_builtins(topology),
-                "mode": options.mode,
-                "host": os.uname().nodename,
-                "hang_floor_us": options.limits.step_floor_us,
-            },
-        )
-        exit_code = 70
+        recorder.record("run.start", body=_description(options, contract, topology))
+        exit_code = EXIT_INTERNAL
         supervisor = Supervisor(options, contract, recorder, on_turn=on_turn)
         try:
             exit_code = supervisor.run()
@@ -99,6 +84,25 @@ def run_training(
             recorder.record("run.end", body={"exit_code": exit_code})
             head = writer.flush()
         return RunResult(exit_code, head)
+
+
+def _description(
+    options: RunOptions, contract: FailureContract, topology: Topology
+) -> dict[str, object]:
+    """What `run.start` says about the run: enough to read every later event without any other file."""
+    declared = options.contract
+    return {
+        "command": [str(options.script), *options.arguments],
+        "world": options.ranks,
+        "spares": options.spares,
+        "contract_digest": contract_digest(contract),
+        "contract_assumed": declared is None,
+        "contract": None if declared is None else declared.read_text(encoding="utf-8"),
+        "topology": msgspec.to_builtins(topology),
+        "mode": options.mode,
+        "host": os.uname().nodename,
+        "hang_floor_us": options.limits.step_floor_us,
+    }
 
 
 def _within_contract(options: RunOptions, contract: FailureContract) -> Limits:
