@@ -10,6 +10,7 @@ Ink is `currentColor`, so that one picture serves the light page, the dark page 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from typing import Any, Final
 
@@ -91,10 +92,11 @@ def _strip(chart: Chart, width_px: int) -> Any:
     unit = chart.data.columns[1].unit
     rows = [{"state": s, "begin": b, "end": e} for s, b, e in (row[:3] for row in chart.data.rows)]
     seen = {row["state"] for row in rows}
-    lanes = ["run", *[state for state in LANES if state in seen]]
-    values = [{**row, "lane": "run"} for row in rows] + [
-        {**row, "lane": row["state"]} for row in rows
-    ]
+    lanes = [state for state in LANES if state in seen]
+    values = [{**row, "lane": row["state"]} for row in rows]
+    if _is_partition(rows):
+        lanes.insert(0, "run")
+        values = [{**row, "lane": "run"} for row in rows] + values
     last = max((row["end"] for row in rows), default=1.0)
     x = alt.X(
         "begin:Q",
@@ -119,6 +121,12 @@ def _strip(chart: Chart, width_px: int) -> Any:
         layers.extend(_marks(chart))
     height = LANE_PX * len(lanes)
     return alt.layer(*layers).properties(width=_plot_px(width_px), height=height)
+
+
+def _is_partition(rows: list[dict[str, Any]]) -> bool:
+    """True when no two stretches overlap, so that one lane can show them all without hiding any."""
+    ordered = sorted(rows, key=lambda row: row["begin"])
+    return all(a["end"] <= b["begin"] for a, b in itertools.pairwise(ordered))
 
 
 def _marks(chart: Chart) -> list[Any]:

@@ -115,8 +115,6 @@ def _recompute(folder: Path, manifest: Manifest, head: TreeHead, builders: Build
         return build_report(
             events, contract, question=manifest.question, head=head, builders=builders
         )
-    except LastgoodError:
-        raise
     except (
         ValueError,
         TypeError,

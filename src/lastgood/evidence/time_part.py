@@ -99,13 +99,14 @@ def strip_chart(times: RunTimes) -> Chart:
         if (at_us := incident.onset_us or incident.opened_us) is not None
     )
     seen = [state for state in STATES if any(s.state is state for s in spans)]
-    caption = "The top lane is the run; below it each state has its own lane."
+    is_sliced = spans is not wall.spans
+    caption = "" if is_sliced else "The top lane is the run; below it each state has its own lane."
     if len(marks) > MARK_COUNT_MAX:
         caption += f" {len(marks)} incidents are too many to number here; each has its card."
         marks = ()
     elif marks:
         caption += " The numbers mark where the incidents began."
-    if spans is not wall.spans:
+    if is_sliced:
         caption += (
             f" Drawn in {SPAN_COUNT_MAX} slices: a lane is filled wherever its state occurs in a slice,"
             " so short stretches look longer than they were; the table of states has the exact times."
@@ -116,7 +117,7 @@ def strip_chart(times: RunTimes) -> Chart:
         form="strip",
         alt=f"Wall time of {format_duration(wall.window_us)} as lanes, one per state: {', '.join(seen)}; "
         f"{len(times.incidents)} incidents.",
-        caption=caption,
+        caption=caption.strip(),
         marks=marks,
         data=Data(
             kind=FigureKind.MEASURED,

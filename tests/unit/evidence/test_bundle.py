@@ -13,8 +13,10 @@ from lastgood.base.canonical import canonical_bytes, float_hex
 from lastgood.base.errors import BadInput, LastgoodError
 from lastgood.contract.starter import starter_text
 from lastgood.evidence import archive
+from lastgood.evidence.assemble import events_of_run, run_names
 from lastgood.evidence.bundle import write_bundle
 from lastgood.evidence.recompute import recompute_bundle
+from lastgood.ledger.event import Event
 from lastgood.ledger.store import open_store
 from lastgood.training.report import build_section
 from tests.unit.evidence import sample_run
@@ -162,6 +164,53 @@ def test_no_machine_path_gets_into_a_bundle(ledger, pristine):
         assert str(ledger.parent).encode() not in (pristine / name).read_bytes()
 
 
+def test_an_existing_target_is_refused_before_any_work(ledger, tmp_path):
+    (tmp_path / "b.tar").write_text("older evidence")
+    stages: list[str] = []
+    with pytest.raises(BadInput, match="already there"):
+        write_bundle(ledger, tmp_path / "b.tar", contract=None, run=None, now_us=NOW_US, version=VERSION,
+                     builders=BUILDERS, on_stage=stages.append)  # fmt: skip
+    assert stages == []
+
+
+def test_the_report_of_a_finished_run_holds_as_of_its_last_record(pristine):
+    manifest = json.loads((pristine / archive.MANIFEST).read_bytes())
+    assert manifest["as_of_us"] == sample_run.five_faults()[-1].t_observed_us
+
+
+def test_a_workload_that_nobody_can_report_on_is_bad_input(ledger, tmp_path):
+    with pytest.raises(BadInput, match="cannot be built here"):
+        write_bundle(
+            ledger,
+            tmp_path / "b",
+            contract=None,
+            run=None,
+            now_us=NOW_US,
+            version=VERSION,
+            builders={},
+        )
+
+
+def test_a_run_that_started_again_is_the_newest(tmp_path):
+    with open_store(tmp_path / "l.db") as store:
+        for name, run in (("1", "a"), ("2", "b"), ("3", "a")):
+            store.append([Event(kind="run.start", id=name, run=run, t_occurred_us=int(name))])
+        assert run_names(store) == ["b", "a"]
+
+
+def test_records_without_a_run_count_only_while_it_lasted(tmp_path):
+    events = sample_run.five_faults()
+    begin_us, end_us = events[0].t_observed_us, events[-1].t_observed_us
+    outside = [
+        Event(kind="record", id=f"r{t}", t_occurred_us=t, t_observed_us=t)
+        for t in (begin_us - 1, begin_us, end_us, end_us + 1)
+    ]
+    with open_store(tmp_path / "l.db") as store:
+        store.append([*events, *outside])
+        kept = {e.id for e in events_of_run(store, sample_run.RUN) if e.run is None}
+    assert kept == {f"r{begin_us}", f"r{end_us}"}
+
+
 # --- different ----------------------------------------------------------------------------------------
 
 
@@ -228,6 +277,8 @@ def test_the_first_of_several_differences_is_named(copy):
         "a missing part",
         "one more row",
         "kind",
+        "a bool as a number",
+        "an added key",
         "a float as text",
     ],
 )
@@ -245,6 +296,10 @@ def test_an_edit_outside_the_numbers_is_found_too(copy, what):
             section["parts"].pop()
         elif what == "one more row":
             parts["stops"]["tables"][0]["rows"].append(parts["stops"]["tables"][0]["rows"][0])
+        elif what == "a bool as a number":
+            section["is_injected"] = 1
+        elif what == "an added key":
+            section["figures"][0]["figure"]["remark"] = "trust me"
         elif what == "kind":
             section["figures"][0]["figure"]["kind"] = "reported"
         else:

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from lastgood.evidence import time_part
+from lastgood.evidence.charts import chart_spec
 from lastgood.ledger.ettr import measure_run
 from tests.unit.evidence import sample_run
 
@@ -34,6 +35,16 @@ def test_a_short_outage_of_a_long_run_is_still_drawn(many):
     drawn = {row[0] for row in chart.data.rows}
     assert drawn == {str(span.state) for span in many.wall.spans}
     assert "slices" in chart.caption
+
+
+def test_slices_are_not_laid_over_each_other_in_one_lane(many):
+    assert "run" not in lanes_of(many)
+    assert "run" in lanes_of(times_of(sample_run.five_faults()))
+
+
+def lanes_of(times):
+    spec = chart_spec(time_part.strip_chart(times))
+    return spec["layer"][0]["encoding"]["y"]["scale"]["domain"]
 
 
 def test_the_slices_cover_every_stretch_of_their_state(many):
