@@ -98,6 +98,8 @@ class Link:
                     assignment = self._assignments.popleft()
                     if not self.is_revoked(assignment.generation):
                         return assignment
+                    # Whoever revoked it waits for this worker to park, which it never left.
+                    self.channel.send(control.Parked(generation=assignment.generation))
                 self._changed.wait(_POLL_S)
 
     def wait_revoked(self, generation: int) -> None:

@@ -26,7 +26,7 @@ from lastgood.training.rank.replica import Replica
 from lastgood.training.rank.state import Trainable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from types import TracebackType
 
     import torch
@@ -259,7 +259,7 @@ class Run:
     @contextmanager
     def section(
         self, name: str, *, limit: str | None = None, counts_as: str = "productive"
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """Declare a long phase outside the steps, with its own limit for the hang detector.
 
         Args:

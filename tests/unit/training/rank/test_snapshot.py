@@ -113,7 +113,7 @@ def refused(run, content):
     return False
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_any_changed_byte_of_header_padding_data_gaps_or_blob_is_found(written, data):
     run, whole, end = written

@@ -1,0 +1,75 @@
+"""What a rank hears from its supervisor, in any order, and what it owes in return."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lastgood.training import control
+from lastgood.training.rank.link import Link
+
+
+@pytest.fixture
+def link():
+    sent = []
+    made = Link(
+        worker="w0",
+        channel=SimpleNamespace(send=sent.append, is_closed=False),
+        run=None,
+        slot=None,
+        page=None,
+    )
+    made.sent = sent
+    return made
+
+
+def assignment(generation):
+    return control.Assignment(generation=generation, rank=0, world=2)
+
+
+def test_an_assignment_that_was_revoked_before_it_was_taken_is_passed_over_and_answered(link):
+    """Whoever revokes waits for every worker to park: silence here would stop the run for good."""
+    for message in (assignment(1), control.Revoked(generation=1), assignment(2)):
+        link._take(message)
+    assert link.wait_assignment().generation == 2
+    assert link.sent == [control.Parked(generation=1)]
+
+
+def test_an_assignment_is_taken_once_and_without_a_word(link):
+    link._take(assignment(1))
+    assert link.wait_assignment().generation == 1
+    assert link.sent == []
+
+
+@pytest.mark.parametrize("wait", ["wait_proceed", "wait_resumed", "wait_finish"])
+def test_a_revocation_ends_every_wait(link, wait):
+    link._take(control.Revoked(generation=3))
+    assert getattr(link, wait)(3) is False
+    assert link.is_revoked(2)
+    assert not link.is_revoked(4)
+    link.wait_revoked(3)
+
+
+def test_the_word_that_was_waited_for_ends_the_wait(link):
+    link._take(control.Proceed(generation=2))
+    link._take(control.Resumed(generation=2, step=9))
+    link._take(control.FinishAcknowledged())
+    assert link.wait_proceed(2)
+    assert link.wait_resumed(2)
+    assert link.wait_finish(2)
+
+
+def test_a_late_revocation_of_an_older_generation_takes_nothing_back(link):
+    link._take(control.Revoked(generation=3))
+    link._take(control.Revoked(generation=1))
+    assert link.is_revoked(3)
+
+
+def test_the_last_step_of_a_preempted_run_is_heard(link):
+    assert link.stop_after is None
+    link._take(control.StopAfter(step=12))
+    assert link.stop_after == 12
+
+
+def test_stacks_are_dumped_while_the_main_thread_is_busy(link, tmp_path):
+    link._take(control.DumpStack(path=str(tmp_path / "stacks")))
+    assert "test_stacks_are_dumped" in (tmp_path / "stacks").read_text()
