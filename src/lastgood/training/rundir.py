@@ -13,11 +13,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+
+from lastgood.base.errors import Refused
 
 SLOT_COUNT = 3
 """Snapshots kept per rank: ranks may differ by one step, and verifying state k needs state k-1."""
@@ -32,7 +35,10 @@ class RunDir:
     @classmethod
     def create(cls, root: Path, *, ranks: int) -> RunDir:
         """Make the folders of a run; only the owner may read them."""
+        if root.exists():
+            _clear_abandoned(root)
         root.mkdir(mode=0o700, parents=True)
+        _owned[root] = _lock(root)
         made = cls(root)
         for name in ("status", "store", "slots", "addresses", "stacks", "faults"):
             (root / name).mkdir()
@@ -89,6 +95,39 @@ class RunDir:
     def remove(self) -> None:
         """Delete the run's live files."""
         shutil.rmtree(self.root, ignore_errors=True)
+        descriptor = _owned.pop(self.root, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+_owned: dict[Path, int | None] = {}
+"""Folders that this process made, each with the descriptor whose lock says that its owner lives."""
+
+
+def _lock(root: Path) -> int | None:
+    """Lock a folder for as long as this process lives; None when another one has it."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _clear_abandoned(root: Path) -> None:
+    """Remove what a supervisor that was killed left behind; raises Refused when its owner lives."""
+    descriptor = _lock(root)
+    if descriptor is None:
+        raise Refused(
+            "another run with this id is on this machine",
+            where=str(root),
+            found="a folder whose owner is alive",
+            needs="one id for each run",
+            next="choose another --run-id, or end that run",
+        )
+    shutil.rmtree(root, ignore_errors=True)
+    os.close(descriptor)
 
 
 def default_root(run: str) -> Path:

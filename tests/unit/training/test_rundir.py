@@ -1,0 +1,72 @@
+"""The run's folder: private, one owner, and what a killed owner left behind is cleared away."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lastgood.base.errors import Refused
+from lastgood.training.rundir import SLOT_COUNT, RunDir
+
+
+def test_only_the_owner_may_read_and_everything_has_its_place(tmp_path):
+    run = RunDir.create(tmp_path / "run", ranks=2)
+    assert run.root.stat().st_mode & 0o777 == 0o700
+    for path in (run.status("w0"), run.store(1), run.snapshot(1, 0), run.addresses("w0")):
+        assert path.parent.is_dir()
+    run.remove()
+    assert not run.root.exists()
+
+
+def test_states_share_three_places_by_turns(tmp_path):
+    run = RunDir(tmp_path)
+    paths = [run.snapshot(0, step) for step in range(SLOT_COUNT + 1)]
+    assert paths[0] == paths[SLOT_COUNT]
+    assert len(set(paths)) == SLOT_COUNT
+    assert run.snapshot(0, 1) != run.snapshot(1, 1)
+    assert run.store(1) != run.store(2)
+
+
+def test_a_run_id_that_is_in_use_is_refused(tmp_path):
+    run = RunDir.create(tmp_path / "run", ranks=1)
+    (run.root / "state.json").write_text("mine")
+    with pytest.raises(Refused, match=r"another run.*--run-id"):
+        RunDir.create(tmp_path / "run", ranks=1)
+    assert (run.root / "state.json").read_text() == "mine"
+    run.remove()
+    RunDir.create(tmp_path / "run", ranks=1).remove()
+
+
+def test_what_a_killed_supervisor_left_behind_is_cleared_away(tmp_path):
+    """The same --run-id again after a hard stop, as a scheduler's requeue does."""
+    root = tmp_path / "run"
+    code = (
+        "import os, sys; from pathlib import Path; from lastgood.training.rundir import RunDir\n"
+        "run = RunDir.create(Path(sys.argv[1]), ranks=4)\n"
+        "run.snapshot(0, 0).write_bytes(b'old')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, root], check=False).returncode == -9
+    assert root.exists()
+    run = RunDir.create(root, ranks=1)
+    assert run.snapshots(0) == []
+    run.remove()
+
+
+def test_the_state_is_replaced_in_one_step(tmp_path):
+    run = RunDir.create(tmp_path / "run", ranks=1)
+    run.write_state({"generation": 1})
+    before = (run.root / "state.json").stat().st_ino
+    run.write_state({"generation": 2})
+    assert (run.root / "state.json").read_text() == '{"generation": 2}'
+    assert before != (run.root / "state.json").stat().st_ino
+    assert not (run.root / "state.json.new").exists()
+    run.remove()
+
+
+def test_a_run_leaves_no_descriptor_behind(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        RunDir.create(tmp_path / "run", ranks=1).remove()
+    assert before == len(os.listdir("/proc/self/fd"))
