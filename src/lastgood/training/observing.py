@@ -52,6 +52,12 @@ class FinishedStep(NamedTuple):
     done_wall_us: int
     """When the last rank published it."""
 
+    @property
+    def mean_loss(self) -> float | None:
+        """Mean of the losses over the ranks; None when a rank reported none."""
+        losses = [report.loss for report in self.reports if report.loss is not None]
+        return sum(losses) / len(losses) if len(losses) == len(self.reports) else None
+
 
 def finished_step(step: int, workers: Sequence[WorkerProcess]) -> FinishedStep | None:
     """Return the step when every rank has published it."""

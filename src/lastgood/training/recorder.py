@@ -7,6 +7,7 @@ event that ends it. What the loop records is monotonic time, which is turned int
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from lastgood.ledger.event import Event, new_event
@@ -46,6 +47,7 @@ class Recorder:
         self._chunk_first = 0
         self._chunk_began_us = 0
         self._chunk_ended_us: list[int] = []
+        self._chunk_losses: list[float | None] = []
 
     def wall_us(self, monotonic_us: int) -> int:
         """The wall time of a monotonic instant of this host."""
@@ -83,11 +85,12 @@ class Recorder:
         self._chunk_first = first
         self._chunk_began_us = self._clock.wall_us()
 
-    def step_done(self, step: int, *, done_wall_us: int) -> None:
-        """One more accepted step, published by all ranks."""
+    def step_done(self, step: int, *, done_wall_us: int, loss: float | None = None) -> None:
+        """One more accepted step, published by all ranks; `loss` is the mean over the ranks where they report one."""
         if not self._chunk_ended_us:
             self._chunk_first = step
         self._chunk_ended_us.append(max(done_wall_us, self._chunk_began_us))
+        self._chunk_losses.append(loss)
         is_old = done_wall_us - self._chunk_began_us > _CHUNK_AGE_US
         if len(self._chunk_ended_us) >= STEPS_PER_CHUNK or is_old:
             self.close_chunk()
@@ -97,12 +100,15 @@ class Recorder:
         ended = self._chunk_ended_us
         if not ended:
             return
-        self._chunk_ended_us = []
-        body = {
+        losses = self._chunk_losses
+        self._chunk_ended_us, self._chunk_losses = [], []
+        body: dict[str, Any] = {
             "first": self._chunk_first,
             "last": self._chunk_first + len(ended) - 1,
             "began_us": self._chunk_began_us,
             "ended_us": ended,
         }
+        if all(loss is not None and math.isfinite(loss) for loss in losses):
+            body["loss"] = losses
         began_us, self._chunk_began_us = self._chunk_began_us, ended[-1]
         self.record("step", t_occurred_us=began_us, body=body)

@@ -314,11 +314,17 @@ class Supervisor:
             step = assessed.finished.step
             if assessed.correctness.verdict in (Verdict.FAILED, Verdict.UNKNOWN):
                 # The step is recorded too: its time was spent, and becomes lost when it is done again.
-                self.recorder.step_done(step, done_wall_us=assessed.finished.done_wall_us)
+                self.recorder.step_done(
+                    step,
+                    done_wall_us=assessed.finished.done_wall_us,
+                    loss=assessed.finished.mean_loss,
+                )
                 self.tell_loop(messages.Progress(step, self.state.generation))
                 self.tell_loop(messages.Assessed(assessed.correctness))
                 return
-            self.recorder.step_done(step, done_wall_us=assessed.finished.done_wall_us)
+            self.recorder.step_done(
+                step, done_wall_us=assessed.finished.done_wall_us, loss=assessed.finished.mean_loss
+            )
             self.page.assessed_step = step
             self.tell_loop(messages.Progress(step, self.state.generation))
             for remark in (assessed.correctness, assessed.performance):

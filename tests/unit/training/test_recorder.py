@@ -140,3 +140,18 @@ def test_instants_of_the_loop_are_moved_to_wall_time_and_durations_are_not(scene
     (event,) = writer.events
     assert (event.t_occurred_us, event.detect_us) == (1_000_000_400, 600)
     assert recorder.wall_us(monotonic) == 1_000_000_000
+
+
+def test_losses_are_kept_with_the_steps_unless_one_is_missing_or_no_number(scene):
+    recorder, clock, writer, _ = scene
+    recorder.begin_steps(first=1)
+    for step, loss in ((1, 0.5), (2, 0.25)):
+        recorder.step_done(step, done_wall_us=clock.wall_us(), loss=loss)
+    recorder.close_chunk()
+    recorder.step_done(3, done_wall_us=clock.wall_us(), loss=float("nan"))
+    recorder.close_chunk()
+    recorder.step_done(4, done_wall_us=clock.wall_us())
+    recorder.close_chunk()
+    bodies = chunks(writer)
+    assert [float.fromhex(text) for text in bodies[0]["loss"]] == [0.5, 0.25]
+    assert ["loss" in body for body in bodies] == [True, False, False]
