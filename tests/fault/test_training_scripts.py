@@ -93,7 +93,7 @@ def test_epochs_sections_and_the_scripts_own_exit_code_with_one_rank(tmp_path):
     assert done.returncode == 5
     with open_store(tmp_path / "ledger.db", create=False) as store:
         sections = [e.body["name"] for e in store.events() if e.kind == "section.begin"]
-    assert sections == ["eval", "eval"]
+    assert sections == ["eval", "eval", "the script behind its loop"]
 
 
 @pytest.mark.parametrize("flag", ["--nnodes=2", "--rdzv-endpoint=host:29400", "--node-rank=1"])

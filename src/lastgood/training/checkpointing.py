@@ -57,6 +57,7 @@ class Checkpointing:
         if (
             now_us >= self._due_us
             and not keeper.is_busy
+            and keeper.is_ready()
             and supervisor.state.phase is LoopPhase.RUNNING
         ):
             self._due_us = now_us + supervisor.options.checkpoint_every_us
@@ -106,7 +107,7 @@ class Checkpointing:
         keeper = self._keeper
         if keeper is None:
             return True
-        if keeper.is_busy:
+        if keeper.is_busy or not keeper.is_ready():
             return False
         before = self._last_step
         self._request(keeper)

@@ -119,6 +119,7 @@ class CheckpointKeeper:
         self._helper: subprocess.Popen[bytes] | None = None
         self._command = [sys.executable, "-m", "lastgood.training.rank.checkpoint"]
         self._heard = b""
+        self._is_ready = False
         self.pending_step: int | None = None
         self._is_copying = False
         self._is_pending_abandoned = False
@@ -133,6 +134,7 @@ class CheckpointKeeper:
         if self._helper is not None and self._helper.poll() is None:
             return
         self.close()  # a dead one leaves its pipes behind
+        self._heard, self._is_ready = b"", False
         self._helper = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
@@ -147,6 +149,22 @@ class CheckpointKeeper:
     def is_busy(self) -> bool:
         """True while a checkpoint is being written."""
         return self.pending_step is not None
+
+    def is_ready(self) -> bool:
+        """True once the helper has imported what it needs: no snapshot is pinned for one that still does."""
+        self.start()
+        if not self._is_ready:
+            self._is_ready = any(answer["kind"] == "ready" for answer in self._heard_answers())
+        return self._is_ready
+
+    def _heard_answers(self) -> list[dict[str, Any]]:
+        """What the helper has said since the last time, half lines kept for the next."""
+        assert self._helper is not None
+        assert self._helper.stdout is not None
+        with suppress(BlockingIOError):
+            self._heard += os.read(self._helper.stdout.fileno(), 65536)
+        *lines, self._heard = self._heard.split(b"\n")
+        return [answer for line in lines if (answer := _answer_of(line)) is not None]
 
     def request(self, step: int, *, published_us: int | None = None) -> Path:
         """Ask for a checkpoint of a published state; the caller has pinned its snapshots."""
@@ -172,13 +190,8 @@ class CheckpointKeeper:
         """Yield what the helper said since; a dead helper counts as a failed checkpoint."""
         if self._helper is None or self.pending_step is None:
             return
-        assert self._helper.stdout is not None
-        with suppress(BlockingIOError):
-            self._heard += os.read(self._helper.stdout.fileno(), 65536)
-        *lines, self._heard = self._heard.split(b"\n")
-        for line in lines:
-            answer = _answer_of(line)
-            if answer is None or answer["step"] != self.pending_step:
+        for answer in self._heard_answers():
+            if answer["step"] != self.pending_step:
                 continue
             if answer["kind"] == "copied":
                 self._is_copying = False

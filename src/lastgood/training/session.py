@@ -65,8 +65,9 @@ def run_training(
         )
         recorder.record("run.start", body=_description(options, contract, topology))
         exit_code = EXIT_INTERNAL
-        supervisor = Supervisor(options, contract, recorder, on_turn=on_turn)
+        supervisor: Supervisor | None = None
         try:
+            supervisor = Supervisor(options, contract, recorder, on_turn=on_turn)
             exit_code = supervisor.run()
         except LastgoodError as error:
             exit_code = error.exit_code
@@ -75,15 +76,20 @@ def run_training(
             )
             raise
         finally:
-            recorder.close_chunk()
-            for rank, name in enumerate(supervisor.serving):
-                recorder.record(
-                    "exposure.leave", devices=1, ranks=(rank,), body={"worker": name, "rank": rank}
-                )
-            recorder.record("attempt.end", body={"reason": "run ended"})
-            recorder.record("run.end", body={"exit_code": exit_code})
+            _record_end(recorder, supervisor, exit_code)
             head = writer.flush()
         return RunResult(exit_code, head)
+
+
+def _record_end(recorder: Recorder, supervisor: Supervisor | None, exit_code: int) -> None:
+    """Nothing is at risk any more; also when the run never came to life."""
+    recorder.close_chunk()
+    for rank, name in enumerate(supervisor.serving if supervisor is not None else ()):
+        recorder.record(
+            "exposure.leave", devices=1, ranks=(rank,), body={"worker": name, "rank": rank}
+        )
+    recorder.record("attempt.end", body={"reason": "run ended"})
+    recorder.record("run.end", body={"exit_code": exit_code})
 
 
 def _description(

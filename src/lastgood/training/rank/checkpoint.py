@@ -190,6 +190,7 @@ def main() -> None:
     snapshot has been copied and need not be pinned any longer; the second how the writing ended.
     """
     torch.set_num_threads(1)
+    _answer({"kind": "ready", "step": -1})
     for line in sys.stdin:
         request = json.loads(line)
         step = request["step"]

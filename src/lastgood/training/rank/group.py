@@ -32,15 +32,11 @@ COLLECTIVE_LIMIT = timedelta(hours=4)
 """gloo's own limit inside a running group. The supervisor watches progress and acts long before."""
 
 _GROUP_ERROR_WORDS = (
+    "gloo",
     "connection closed by peer",
     "connection reset by peer",
     "broken pipe",
-    "read error",
-    "write error",
-    "socket closed",
-    "connection refused",
-    "gloo",
-    "process group",
+    "wait timeout",
     "timed out waiting",
 )
 

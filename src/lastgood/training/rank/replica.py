@@ -88,6 +88,10 @@ class Replica:
         return self._wrapper(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_wrapper" not in self.__dict__:
+            raise AttributeError(
+                name
+            )  # copying and pickling ask before there is anything to forward to
         return getattr(self._wrapper, name)
 
 
