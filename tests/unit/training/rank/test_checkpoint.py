@@ -162,5 +162,5 @@ def test_the_helper_answers_copied_and_written_and_survives_a_bad_request(
     monkeypatch.setattr("sys.stdin", [json.dumps(bad), json.dumps(good)])
     checkpoint.main()
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [a["kind"] for a in answers] == ["failed", "copied", "written"]
+    assert [a["kind"] for a in answers] == ["ready", "failed", "copied", "written"]
     assert not is_refused(tmp_path / "step-000000006")
