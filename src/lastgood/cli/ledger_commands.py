@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lastgood.ledger.verify import VerifyResult
 
 _KIND = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+REASON_CHARS_MAX = 8_192
+"""A reason is a line for people. A longer one is cut, and the event says so: a record that is refused helps nobody."""
 
 
 @click.command()
@@ -62,7 +64,9 @@ def verify(
 @click.argument("kind")
 @click.option("--node", required=True, help="The host that it is about.")
 @click.option(
-    "--reason", required=True, help="What happened; names, home paths and tokens are masked."
+    "--reason",
+    required=True,
+    help=f"What happened; names, home paths and tokens are masked, and {REASON_CHARS_MAX:,} characters kept.",
 )
 @click.option(
     "--class",
@@ -100,7 +104,7 @@ def record(
     is_known = kind in set(EventKind)
     path = default_ledger() if ledger is None else check_place(ledger)
     clock = SystemClock()
-    body = {"reason": load_masker(path).text(reason)} | ({} if is_known else {"record": kind})
+    body = _reason(load_masker(path).text(reason)) | ({} if is_known else {"record": kind})
     event = new_event(
         kind if is_known else EventKind.RECORD,
         clock=clock,
@@ -123,6 +127,17 @@ def record(
     else:
         click.echo(f"seq {stored.seq} of {path}\n{head.to_note()}", nl=False)
     return EXIT_HELD
+
+
+def _reason(masked: str) -> dict[str, str | int]:
+    """The reason as it is recorded; cut after masking, so that no half of a name is taken for none."""
+    if len(masked) <= REASON_CHARS_MAX:
+        return {"reason": masked}
+    click.echo(
+        f"--reason is cut to {REASON_CHARS_MAX:,} of {len(masked):,} characters; the event says so",
+        err=True,
+    )
+    return {"reason": masked[:REASON_CHARS_MAX], "reason_cut_from_chars": len(masked)}
 
 
 def _check_record(kind: str, node: str, reason: str) -> None:

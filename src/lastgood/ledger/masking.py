@@ -5,6 +5,9 @@ pseudonym under one key, so counts hold ("three of five failures in jobs of one 
 try out names. The key lies beside the ledger, is never part of it, and deleting it cuts the last tie.
 
 Masking knows shapes, not meaning: a name in the middle of prose passes unless it is on the list of names.
+
+The time grows with the text and no faster, whatever the text: a log line may be long and is not ours. So no pattern
+starts again inside a run of characters that it has read once (lookbehinds), nor gives characters back (`++`, `*+`).
 """
 
 from __future__ import annotations
@@ -44,24 +47,28 @@ _TOKENS = re.compile(
     r"|xox[abposr]-[A-Za-z0-9\-]{10,}"
     r"|(?:AKIA|ASIA)[0-9A-Z]{16}"
     r"|AIza[A-Za-z0-9_\-]{30,}"
-    r"|eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}(?:\.[A-Za-z0-9_\-]*)?"
     r")"
 )
+_JWT = re.compile(r"\beyJ[A-Za-z0-9_\-]{8,}+(\.[A-Za-z0-9_\-]{4,}+(?:\.[A-Za-z0-9_\-]*+)?)?")
+"""Takes the first part without a second one too, so that no start inside it is tried again; then it stays."""
 _NAMED_SECRET = re.compile(
-    r"""((?:[A-Za-z0-9_\-]*(?:token|secret|passw(?:or)?d|passphrase|api[_\-]?key|access[_\-]?key|credential)s?
-    [A-Za-z0-9_\-]*)["']?\s*[=:]\s*["']?)([^\s"'&,;]+)""",
+    r"""(?<![A-Za-z0-9_\-])
+    (?=[A-Za-z0-9_\-]*?(?:token|secret|passw(?:or)?d|passphrase|api[_\-]?key|access[_\-]?key|credential))
+    ([A-Za-z0-9_\-]++["']?\s*+[=:]\s*+["']?)([^\s"'&,;]+)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _BEARER = re.compile(r"\b((?:Bearer|Basic)\s+)([A-Za-z0-9._~+/=\-]{8,})")
-_URL_LOGIN = re.compile(r"(\b[a-z][a-z0-9+.\-]*://)([^\s/@:]+)(?::([^\s/@]*))?(?=@)", re.IGNORECASE)
+_URL_LOGIN = re.compile(r"((?<=[A-Za-z0-9+.\-])://)([^\s/@:]++)(?::([^\s/@]*+))?(?=@)")
 _HOME = re.compile(
     r"((?:/var|/export|/mnt|/nfs|/data|/gpfs|/lustre|/scratch)?/(?:home|Users|users)/|[A-Za-z]:\\Users\\)"
     r"([^\s/\\'\"`<>|;,:)\]}]+)([/\\][^\s'\"`<>|;,)\]}]*)?"
 )
-_MAIL = re.compile(r"\b([A-Za-z0-9._%+\-]+)(?=@[A-Za-z0-9][A-Za-z0-9.\-]*)")
+_MAIL = re.compile(
+    r"(?<![A-Za-z0-9._%+\-])([.%+\-]*+)([A-Za-z0-9_][A-Za-z0-9._%+\-]*+)(?=@[A-Za-z0-9])"
+)
 _NAMED_USER = re.compile(
     r"(\b(?:user(?:name)?|login|logname|uid|owner|account|for user|by user)\s*[=:]\s*[\"']?|\bfor user |\bby user )"
-    rf"([A-Za-z_][A-Za-z0-9._\-]*|\d+\([^)]+\)){_END}",
+    rf"([A-Za-z_][A-Za-z0-9._\-]*+|\d++\([^)]{{1,256}}\)){_END}",
     re.IGNORECASE,
 )
 _NOBODY = frozenset(
@@ -91,9 +98,10 @@ class Masker:
             lambda text: _BEARER.sub(lambda m: m[1] + self.pseudonym("token", m[2]), text),
             lambda text: _NAMED_SECRET.sub(lambda m: m[1] + self.pseudonym("token", m[2]), text),
             lambda text: _TOKENS.sub(lambda m: self.pseudonym("token", m[0]), text),
+            lambda text: _JWT.sub(lambda m: self.pseudonym("token", m[0]) if m[1] else m[0], text),
             lambda text: _URL_LOGIN.sub(self._url_login, text),
             lambda text: _HOME.sub(self._home, text),
-            lambda text: _MAIL.sub(lambda m: self._name(m[1]), text),
+            lambda text: _MAIL.sub(lambda m: m[1] + self._name(m[2]), text),
             lambda text: _NAMED_USER.sub(lambda m: m[1] + self._name(m[2]), text),
             self._listed,
         )

@@ -218,3 +218,14 @@ def test_record_takes_less_than_a_third_of_a_second_and_loads_nothing_heavy(tmp_
     assert loaded.isdisjoint(
         {"numpy", "scipy", "torch", "pydantic", "rich", "yaml", "cryptography"}
     )
+
+
+def test_a_reason_without_end_is_cut_and_the_event_says_so(cli, tmp_path):
+    ledger = tmp_path / "ledger.db"
+    result = cli(
+        "record", "health-check", "--node", "n", "--reason", "a" * 100_000, "--ledger", ledger
+    )
+    with open_store(ledger) as store:
+        (event,) = store.events()
+    assert (len(event.body["reason"]), event.body["reason_cut_from_chars"]) == (8_192, 100_000)
+    assert "cut to 8,192 of 100,000 characters" in result.stderr

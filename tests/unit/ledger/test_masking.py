@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lastgood.base.clock import SystemClock
 from lastgood.base.errors import LedgerError
 from lastgood.ledger.masking import Masker, load_masker
 from tests.unit.ledger.cases import some_event
@@ -121,3 +122,18 @@ def test_a_damaged_key_is_named(tmp_path: Path):
     (tmp_path / "l.db.mask-key").write_bytes(b"cut")
     with pytest.raises(LedgerError, match="damaged"):
         load_masker(tmp_path / "l.db")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a", "a.", "a-", "token", "token ", "eyJ-", "eyJabcdefgh.", "hf-", "sk-", "uid=1(", "user=", "user=a ",
+        "Bearer ", " ", "://a", "://a:", "a://", "a@", "@", "%", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----",
+        "-----END ", "PRIVATE KEY", "/home/", "/home/a/", "password=", "api_key", "=", "\n", "xoxb-", "C:\\Users\\",
+    ],
+)  # fmt: skip
+def test_the_time_grows_no_faster_than_the_text(piece):
+    clock = SystemClock()
+    began_us = clock.monotonic_us()
+    MASKER.text(piece * (200_000 // len(piece)))
+    assert clock.monotonic_us() - began_us < 5_000_000, "a quadratic pattern needs minutes here"
