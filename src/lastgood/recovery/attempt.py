@@ -359,6 +359,14 @@ def give_up_target(
     _fail_state(turn, target, reason=reason, symptom=symptom, ranks=ranks)
 
 
+def give_up_copies(turn: Turn, state: Candidate, *, reason: str) -> None:
+    """The step before does not lead to this state: what was computed is wrong, so every copy of it is too."""
+    for copy in turn.open_case.catalogue or ():
+        is_same = copy.step == state.step and copy.digest == state.digest
+        if is_same and (copy.step, copy.tier) not in turn.open_case.failed:
+            _fail_state(turn, copy, reason=reason, symptom=Symptom.REPLAY_MISMATCH, ranks=())
+
+
 def _fail_state(
     turn: Turn, state: Candidate, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...]
 ) -> None:

@@ -6,7 +6,7 @@ from lastgood.recovery import attempt
 from lastgood.recovery.case import closing_record, record, verification_of
 from lastgood.recovery.diagnosis import Occurrence
 from lastgood.recovery.last_good import Trust, key_of
-from lastgood.recovery.messages import Resume
+from lastgood.recovery.messages import Resume, VerifyMode
 from lastgood.recovery.policy import LoopPhase
 from lastgood.recovery.turn import Turn
 from lastgood.recovery.verification import ReplayFinding, judge_replay
@@ -80,6 +80,8 @@ def _reject(turn: Turn, finding: ReplayFinding) -> None:
         f"rank {rank}: {answer.outcome.value} {answer.detail}".rstrip()
         for rank, answer in sorted(case.replayed.items())
     )
+    refuted = case.target
+    is_refuted = case.plan is not None and case.plan.mode is VerifyMode.PREDECESSOR
     counts = dict(case.minority_counts)
     for rank in finding.minority:
         counts[rank] = counts.get(rank, 0) + 1
@@ -90,5 +92,9 @@ def _reject(turn: Turn, finding: ReplayFinding) -> None:
         symptom=Symptom.REPLAY_MISMATCH,
         ranks=finding.minority,
     )
+    if refuted is not None and is_refuted and not finding.minority:
+        attempt.give_up_copies(
+            turn, refuted, reason=f"same digest, and the replay differs: {details}"
+        )
     repeated = tuple(rank for rank in finding.minority if counts[rank] > 1)
     attempt.retry(turn, culprits=repeated, reason="the replayed step came out different")

@@ -63,7 +63,9 @@ class Invariants:
         self.onset_us = 0
         self.failed: set[tuple[int, m.Tier]] = set()
         self.planned: dict[tuple[int, m.Tier], int] = {}
-        self.told_taints: set[int] = set()
+        self.told_taints: dict[int, int] = {}
+        """Taint -> the step from which on a verdict named it. An older state with the same taint was not named:
+        that one is for the replay to find."""
         self.last_time_us = 0
         self.incident_count = 0
         self.recovered_count = 0
@@ -126,8 +128,7 @@ class Invariants:
                 self.unkillable.add(worker)
             case m.Assessed(assessment) if assessment.question is Question.CORRECTNESS:
                 if assessment.first_divergent_step is not None:
-                    world = self.world
-                    self.told_taints |= {world.workers[name].taint for name in world.serving} - {0}
+                    self._remember_taints(assessment.first_divergent_step)
 
     # --- what the loop orders ---------------------------------------------------------------------
 
@@ -210,7 +211,7 @@ class Invariants:
             f"state {key} is tried {self.planned[key]} times in one incident",
         )
         self.check(
-            self._taint_of(action.plan) not in self.told_taints,
+            not self._is_told_wrong(action.plan),
             f"state {key} is restored although it was reported to be wrong",
         )
         for rank, name in enumerate(action.workers):
@@ -218,6 +219,15 @@ class Invariants:
         self.generation = action.generation
         self.plan = action.plan
         self.restored, self.replayed = {}, {}
+
+    def _remember_taints(self, first_step: int) -> None:
+        world = self.world
+        for taint in {world.workers[name].taint for name in world.serving} - {0}:
+            self.told_taints[taint] = min(first_step, self.told_taints.get(taint, first_step))
+
+    def _is_told_wrong(self, plan: m.RestorePlan) -> bool:
+        since = self.told_taints.get(self._taint_of(plan))
+        return since is not None and plan.target_step >= since
 
     def _taint_of(self, plan: m.RestorePlan) -> int:
         return int(plan.digest.partition(":")[2])
@@ -251,9 +261,11 @@ class Invariants:
             f"resumed at {action.step}, verified was {plan.target_step}",
         )
         self.check(
-            self._taint_of(plan) not in self.told_taints,
+            not self._is_told_wrong(plan),
             "resumed from a state reported to be wrong",
         )
+        # The newer states of this taint are computed anew, and nobody has said anything about those.
+        self.told_taints.pop(self._taint_of(plan), None)
 
     def _on_record(self, action: m.Record) -> None:
         fields = action.fields
