@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.base.clock import SystemClock
 from lastgood.ledger.store import open_store
 from lastgood.training.checkpoints import list_checkpoints
 from lastgood.training.twin import run_plain
-from tests.fault.training_drill import JOB, RANKS
+from tests.fault.training_drill import JOB, RANKS, wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 STEPS = 150
@@ -27,14 +26,6 @@ def start(folder: Path, run_id: str, *, steps: int = STEPS) -> subprocess.Popen:
         "--checkpoint-every", "1s", JOB, "--steps", str(steps), "--pace-ms", "40", "--out", folder,
     ]  # fmt: skip
     return subprocess.Popen([str(part) for part in command])
-
-
-def wait_until(condition, *, limit_s: float = 100) -> None:
-    clock = SystemClock()
-    deadline_us = clock.monotonic_us() + int(limit_s * 1e6)
-    while not condition():
-        assert clock.monotonic_us() < deadline_us, "it did not happen in time"
-        clock.sleep_us(50_000)
 
 
 def events_of(folder: Path, run_id: str):

@@ -1,5 +1,7 @@
 """What a script may and may not do: refusals with the fix, its own exit code, no faults invented."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.ledger.store import open_store
+from tests.fault.training_drill import wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(120)]
 
@@ -102,3 +105,100 @@ def test_flags_for_several_hosts_are_refused_with_what_to_use_instead(tmp_path, 
     assert done.returncode == 3
     assert flag.split("=")[0] in done.stderr
     assert "needs" in done.stderr
+
+
+LOOP = """
+import torch, torch.distributed as dist, lastgood
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+run = lastgood.start(model=model, optimizer=optimizer, loader=lambda rank, world: {batches})
+for batch in run.batches(epochs=1):
+    {before}
+    with run.step() as step:
+        optimizer.zero_grad()
+        step.loss = run.model(batch).square().mean()
+        step.loss.backward()
+        optimizer.step()
+{after}
+"""
+
+
+def loop_of(*, batches="[torch.ones(2, 4)] * 6", before="pass", after=""):
+    return LOOP.format(batches=batches, before=before, after=after)
+
+
+def test_a_loader_without_a_batch_is_said_once(tmp_path):
+    done = run_script(tmp_path, loop_of(batches="[]"))
+    assert done.returncode == 2
+    assert done.stderr.count("the loader gave no batch") == 1
+    assert "script.py:" in done.stderr
+
+
+def test_a_batch_without_a_step_is_refused_with_the_line(tmp_path):
+    done = run_script(tmp_path, loop_of(before="continue"))
+    assert done.returncode == 3
+    assert "a batch was taken without a step" in done.stderr
+    assert "script.py:" in done.stderr
+
+
+def test_ranks_with_different_numbers_of_batches_are_told_which_and_where(tmp_path):
+    text = loop_of(batches="[torch.ones(2, 4)] * (4 + 3 * rank)")
+    done = run_script(tmp_path, text, "--nproc-per-node", "2")
+    assert done.returncode == 2
+    assert (
+        "rank 0: the ranks have different numbers of batches: found no batch after step 4"
+        in done.stderr
+    )
+
+
+def test_a_single_rank_has_a_process_group_as_under_torchrun(tmp_path):
+    after = "seen = torch.ones(1)\ndist.all_reduce(seen)\nprint('sum', seen.item(), dist.get_world_size())"
+    done = run_script(tmp_path, loop_of(after=after))
+    assert done.returncode == 0
+    assert "sum 1.0 1" in done.stdout
+
+
+def test_a_section_without_a_with_block_or_a_name_is_refused(tmp_path):
+    done = run_script(tmp_path, loop_of(after="run.section(print)"))
+    assert done.returncode == 2
+    assert 'write: with run.section("eval", limit="10min")' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "needle"),
+    [
+        (("--hang-after", "0s"), "--hang-after"),
+        (("--run-id", "../../x"), "--run-id"),
+        (("--checkpoint-dir", "/proc/no"), "--checkpoint-dir"),
+        (("--bogus",), "no such option"),
+        (("--nproc-per-node", "0"), "--nproc-per-node"),
+    ],
+)
+def test_what_a_person_types_wrong_is_bad_input(tmp_path, options, needle):
+    done = run_script(tmp_path, "", *options)
+    assert done.returncode == 2
+    assert needle in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_ends_everything_and_says_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        loop_of(batches="[torch.ones(2, 4)] * 100000", before="__import__('time').sleep(0.05)")
+    )
+    command = [
+        sys.executable, "-m", "lastgood.cli.main", "run", "--run-id", f"ctrl-c-{os.getpid()}", "--spares", "0",
+        "--ledger", str(tmp_path / "ledger.db"), str(script),
+    ]  # fmt: skip
+    started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: (tmp_path / "ledger.db").exists() and steps_in(tmp_path / "ledger.db") > 0)
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert "SIGINT: stopping behind the present step" in said
+    assert not Path(f"/dev/shm/lastgood-ctrl-c-{os.getpid()}").exists()
+
+
+def steps_in(ledger: Path) -> int:
+    with open_store(ledger, create=False) as store:
+        return sum(event.kind == "step" for event in store.events())

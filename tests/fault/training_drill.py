@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from lastgood.base.clock import SystemClock
 from lastgood.base.figures import FigureKind
 from lastgood.faults.spec import IN_STEP, Fault, FaultKind, Target, When
 from lastgood.faults.tape import Provenance, Tape, write_tape
@@ -88,6 +89,15 @@ def drill(folder: Path, *faults: Fault, spares: int = 1) -> Drilled:
     with open_store(ledger, create=False) as store:
         events = list(store.events())
     return Drilled(result, events, fold_incidents(events), ledger)
+
+
+def wait_until(condition, *, limit_s: float = 100) -> None:
+    """Look until it is so; fail when the time is up."""
+    clock = SystemClock()
+    deadline_us = clock.monotonic_us() + int(limit_s * 1e6)
+    while not condition():
+        assert clock.monotonic_us() < deadline_us, "it did not happen in time"
+        clock.sleep_us(50_000)
 
 
 def assert_recovered_in_order(incident: Incident) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lastgood.base.units import format_duration
 
@@ -14,16 +14,10 @@ if TYPE_CHECKING:
 
 
 class LineView:
-    """Prints the course of incidents and nothing else."""
+    """Prints the course of a run: where it writes, what breaks, and how it ended."""
 
     def __init__(self, *, is_quiet: bool = False) -> None:
         self._is_quiet = is_quiet
-
-    def begin(self, options: RunOptions) -> None:
-        """Say where the records go."""
-        self._say(
-            f"run {options.run_id}: {options.ranks} ranks, {options.spares} spares; ledger {options.ledger}"
-        )
 
     def show(self, event: Event) -> None:
         """Say one event, if a person wants to know it while it happens."""
@@ -34,7 +28,8 @@ class LineView:
     def end(self, options: RunOptions, result: RunResult) -> None:
         """Say how it ended and what to type next."""
         self._say(
-            f"run {options.run_id} ended with code {result.exit_code}; {result.head.size} events"
+            f"run {options.run_id} ended with code {result.exit_code}{_MEANING.get(result.exit_code, '')}; "
+            f"{result.head.size} events in {options.ledger}"
         )
         self._say(f"next: lastgood report {options.ledger} --run {options.run_id}")
 
@@ -45,36 +40,85 @@ class LineView:
 
 
 def describe(event: Event) -> str:
-    """Return one line for an event, or nothing when it is not worth one."""
+    """Return what is said of an event, or nothing when it is not worth a line."""
+    if event.kind in _INCIDENT_KINDS:
+        return _incident_line(event)
     body = event.body
-    ranks = ", ".join(map(str, event.ranks))
+    match event.kind:
+        case "run.start":
+            return f"run {event.run}: {count_of(body, 'world', 'rank')}, {count_of(body, 'spares', 'spare')}"
+        case "attempt.start" if isinstance(body.get("pids"), dict):
+            pids = ", ".join(f"rank {rank} pid {pid}" for rank, pid in body["pids"].items())
+            return f"attempt {event.attempt}: {pids}"
+        case "observation" if event.symptom == "exception":
+            return f"{_ranks(event)} raised in its step:\n{str(body.get('trace', '')).rstrip()}"
+        case "inventory" if body.get("before") == "start":
+            return (
+                f"worker {body.get('worker')} {body.get('exit')} before it reached lastgood.start"
+            )
+        case "planned.begin":
+            kept = "and writing a checkpoint" if body.get("has_checkpoints") else _LOST
+            return f"{body.get('reason')}: stopping behind the present step, {kept}"
+        case "checkpoint.commit":
+            return f"checkpoint of step {body.get('step')} written: {body.get('path')}"
+        case "checkpoint.fail":
+            return f"checkpoint of step {body.get('step')} failed: {body.get('reason')}"
+        case "restore.begin" if body.get("resumes"):
+            return f"resuming from checkpoint {body['resumes']}"
+        case "state.trust" if body.get("state") in {"suspect", "tainted"}:
+            return f"state {body.get('step')} is {body.get('state')}: {body.get('reason')}"
+    return ""
+
+
+def _incident_line(event: Event) -> str:
+    body = event.body
     match event.kind:
         case "incident.open":
             evidence = "; ".join(map(str, body.get("evidence", ())))
-            return f"detected {event.symptom} of rank {ranks or 'unknown'}: {evidence}"
+            return f"detected {event.symptom} of {_ranks(event)}: {evidence}"
         case "isolate":
-            return f"isolated in {_time(event.isolate_us)}: killed {_names(body.get('killed'))}, parked {_names(body.get('parked'))}"
+            return f"isolated{_time(event.isolate_us)}: killed {_names(body.get('killed'))}, parked {_names(body.get('parked'))}"
         case "restore":
-            return f"restored state {body.get('step')} ({body.get('tier')}) in {_time(event.recover_us)}"
+            return (
+                f"restored state {body.get('step')} ({body.get('tier')}){_time(event.recover_us)}"
+            )
         case "verify":
             result = event.verification.result if event.verification else "unknown"
-            return f"verified state {body.get('step')}: {result}, in {_time(event.verify_us)}"
-        case "state.trust" if body.get("state") in {"suspect", "tainted"}:
-            return f"state {body.get('step')} is {body.get('state')}: {body.get('reason')}"
-        case "incident.close":
-            if body.get("outcome") != "recovered":
-                return ""
-            lost = body.get("lost_steps")
-            return f"{body.get('outcome')}: goes on after step {body.get('resumed_step')}, {lost} steps lost"
-        case "checkpoint.fail":
-            return f"checkpoint of step {body.get('step')} failed: {body.get('reason')}"
+            return f"verified state {body.get('step')}: {result}{_time(event.verify_us)}"
+        case "incident.close" if body.get("outcome") == "recovered":
+            lost = count_of(body, "lost_steps", "step")
+            return f"recovered: goes on after step {body.get('resumed_step')}, {lost} lost"
         case "escalate":
             return f"escalated to {body.get('owner')}: {body.get('reason')}"
     return ""
 
 
+_INCIDENT_KINDS = frozenset(
+    {"incident.open", "isolate", "restore", "verify", "incident.close", "escalate"}
+)
+_LOST = "with no --checkpoint-dir: what it trained is lost"
+_MEANING = {
+    75: " (preempted: requeue me)",
+    93: " (a person is needed: do not requeue)",
+    130: " (interrupted)",
+}
+
+
+def count_of(body: dict[str, Any], key: str, noun: str) -> str:
+    """Return a count with its noun, such as `1 rank` or `4 ranks`."""
+    count = body.get(key)
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _ranks(event: Event) -> str:
+    if not event.ranks:
+        return "no rank in particular"
+    noun = "rank" if len(event.ranks) == 1 else "ranks"
+    return f"{noun} {', '.join(map(str, event.ranks))}"
+
+
 def _time(duration_us: int | None) -> str:
-    return "unknown time" if duration_us is None else format_duration(duration_us)
+    return "" if duration_us is None else f" in {format_duration(duration_us)}"
 
 
 def _names(found: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,37 +109,91 @@ def run(**given: object) -> int:
     The script calls lastgood.start and trains in `with run.step()` blocks; see docs/quickstart.md.
     Exit code: the script's own; 75 = preempted, requeue; 93 = a person is needed, do not requeue.
     """
-    from lastgood.base.units import parse_duration_us
     from lastgood.cli.live import LineView
     from lastgood.ledger.place import check_place, default_ledger
     from lastgood.training.options import RunOptions
     from lastgood.training.session import run_training
 
     _refuse_other_hosts(given)
-    script = Path(str(given["script"]))
-    if not script.is_file():
-        raise BadInput("no such script", where=str(script), needs="a Python file")
+    script = _script(str(given["script"]))
     ledger = check_place(Path(str(given["ledger"]))) if given["ledger"] else default_ledger()
     options = RunOptions(
         script=script,
         arguments=tuple(given["arguments"]),  # type: ignore[arg-type]
         ranks=_rank_count(str(given["ranks"])),
         spares=int(given["spares"]),  # type: ignore[call-overload]
-        run_id=str(given["run_id"] or _made_up_id()),
+        run_id=_run_id(str(given["run_id"] or _made_up_id())),
         ledger=ledger,
         contract=given["contract"],  # type: ignore[arg-type]
-        checkpoint_dir=given["checkpoint_dir"],  # type: ignore[arg-type]
-        checkpoint_every_us=parse_duration_us(str(given["checkpoint_every"])),
-        launch_limit_us=parse_duration_us(str(given["launch_limit"])),
-        log_dir=given["log_dir"],  # type: ignore[arg-type]
-        limits=_limits(parse_duration_us(str(given["hang_after"]))),
+        checkpoint_dir=_folder("--checkpoint-dir", given["checkpoint_dir"]),
+        checkpoint_every_us=_duration_us("--checkpoint-every", given),
+        launch_limit_us=_duration_us("--launch-limit", given),
+        log_dir=_folder("--log-dir", given["log_dir"]),
+        limits=_limits(_duration_us("--hang-after", given)),
         tape=given["fault_tape"],  # type: ignore[arg-type]
     )
     view = LineView(is_quiet=bool(given["quiet"]))
-    view.begin(options)
     result = run_training(options, listener=view.show)
     view.end(options, result)
     return result.exit_code
+
+
+def _script(text: str) -> Path:
+    if text.startswith("-"):
+        raise BadInput(
+            "no such option", where=text, needs="an option of lastgood run before the script",
+            next="type: lastgood run --help",
+        )  # fmt: skip
+    script = Path(text)
+    if not script.is_file():
+        found = "a folder" if script.is_dir() else "nothing"
+        raise BadInput("no such script", where=text, found=found, needs="a Python file")
+    return script
+
+
+def _run_id(text: str) -> str:
+    """A name that is safe in a path, in a shell and in a report."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text):
+        raise BadInput(
+            "a run needs a plain name", where="--run-id", found=repr(text)[:80],
+            needs="up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit",
+        )  # fmt: skip
+    return text
+
+
+def _folder(option: str, given: object) -> Path | None:
+    """A folder that can be written, made when it is not there."""
+    if given is None:
+        return None
+    folder = Path(str(given))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            "the folder cannot be used", where=f"{option} {folder}", found=error.strerror or str(error),
+            needs="a folder that exists or can be made",
+        ) from error  # fmt: skip
+    if not os.access(folder, os.W_OK):
+        raise BadInput(
+            "the folder cannot be written", where=f"{option} {folder}", needs="write permission"
+        )
+    return folder
+
+
+def _duration_us(option: str, given: dict[str, object]) -> int:
+    from lastgood.base.units import parse_duration_us
+
+    text = str(given[option.removeprefix("--").replace("-", "_")])
+    duration_us = parse_duration_us(text)
+    if duration_us <= 0:
+        raise BadInput(
+            "a time that never passes",
+            where=option,
+            found=text,
+            needs="more than 0",
+            next="write 30s",
+        )
+    return duration_us
 
 
 def _refuse_other_hosts(given: dict[str, object]) -> None:

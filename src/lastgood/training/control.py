@@ -150,6 +150,13 @@ class Finished(_Message):
     step: int
 
 
+class ScriptRefused(_Message):
+    """The script asks for something impossible; no other rank would do better, so the run ends with this."""
+
+    text: str
+    exit_code: int
+
+
 class SectionChanged(_Message):
     """A declared section opened or closed."""
 
@@ -171,6 +178,7 @@ ToSupervisor = (
     | NoiseMeasured
     | Finished
     | SectionChanged
+    | ScriptRefused
 )
 
 T = TypeVar("T")

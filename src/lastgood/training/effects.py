@@ -103,7 +103,10 @@ class Effects:
         supervisor.finished.clear()
         supervisor.watch.begin_generation(action.generation, next_step=action.plan.target_step + 1)
         workers = {str(rank): name for rank, name in enumerate(action.workers)}
-        recorder.record("attempt.start", body={"world": len(workers), "workers": workers})
+        recorder.record(
+            "attempt.start",
+            body={"world": len(workers), "workers": workers, "pids": supervisor.pids()},
+        )
         plan = control.Plan(
             tier=action.plan.tier.value,
             mode=action.plan.mode.value,

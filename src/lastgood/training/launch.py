@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from lastgood.training.supervisor import Supervisor
 
 
+REPLACED_COUNT_MAX = 3
+"""Workers that may be killed before they are ready; more, and something kills them all."""
+
+
 def start_worker(supervisor: Supervisor, *, is_spare: bool) -> WorkerProcess:
     """Start one more worker."""
     name = f"w{supervisor.started_count}"
@@ -28,18 +32,25 @@ def start_worker(supervisor: Supervisor, *, is_spare: bool) -> WorkerProcess:
 
 
 def launch_workers(supervisor: Supervisor) -> int | None:
-    """Start all workers and wait until they are ready; an exit code when the script ended before that."""
+    """Start all workers and wait until they are ready; an exit code when the run ended before that."""
     options = supervisor.options
     for _ in range(options.ranks + options.spares):
         start_worker(supervisor, is_spare=False)
     began_us = supervisor.now_us()
+    replaced_count = 0
     while not all(worker.is_ready for worker in supervisor.workers.values()):
         supervisor.wait_for_input()
         supervisor.hear_workers()
-        for worker in supervisor.workers.values():
+        supervisor.raise_refusal()
+        if supervisor.ending.is_noticed:
+            return supervisor.ending.code
+        for worker in list(supervisor.workers.values()):
             code = worker.exit_code
-            if code is not None:
+            if code is not None and code >= 0:
                 return _ended_before_start(supervisor, worker, code)
+            if code is not None:
+                replaced_count += 1
+                _replace_killed(supervisor, worker, code, replaced_count=replaced_count)
         if supervisor.now_us() - began_us > options.launch_limit_us:
             raise RecoveryError(
                 "the workers did not reach lastgood.start",
@@ -53,13 +64,34 @@ def launch_workers(supervisor: Supervisor) -> int | None:
     return None
 
 
+def _replace_killed(
+    supervisor: Supervisor, worker: WorkerProcess, code: int, *, replaced_count: int
+) -> None:
+    """A worker was killed before it was ready: nobody waits for it yet, so another one is started."""
+    _record_gone(supervisor, worker, code)
+    if replaced_count > REPLACED_COUNT_MAX:
+        raise RecoveryError(
+            "workers are killed before they reach lastgood.start",
+            where=worker.name,
+            found=f"{describe_exit(code)}, and {replaced_count - 1} others before",
+            needs="workers that live that long",
+            next="look for the kernel's out-of-memory killer: type dmesg | tail",
+        )
+    worker.close()
+    del supervisor.workers[worker.name]
+    start_worker(supervisor, is_spare=False)
+
+
+def _record_gone(supervisor: Supervisor, worker: WorkerProcess, code: int) -> None:
+    body = {"worker": worker.name, "state": "gone", "exit": describe_exit(code), "before": "start"}
+    supervisor.recorder.record("inventory", body=body)
+
+
 def _ended_before_start(supervisor: Supervisor, worker: WorkerProcess, code: int) -> int:
     """Nothing was trained yet: this is the script's own end, not a fault to recover from."""
-    supervisor.recorder.record(
-        "inventory", body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)}
-    )
+    _record_gone(supervisor, worker, code)
     if code:
-        return code if code > 0 else 128 - code
+        return code
     raise BadInput(
         "the script ended without calling lastgood.start",
         where=str(supervisor.options.script),

@@ -67,8 +67,12 @@ class Startup:
             )
         supervisor.recorder.attempt = self._generation
         workers = {str(rank): name for rank, name in enumerate(supervisor.serving)}
+        if self._checkpoint is not None:
+            body = {"resumes": self._checkpoint.path.name, "step": self._checkpoint.step}
+            supervisor.recorder.record("restore.begin", body=body)
         supervisor.recorder.record(
-            "attempt.start", body={"world": len(workers), "workers": workers}
+            "attempt.start",
+            body={"world": len(workers), "workers": workers, "pids": supervisor.pids()},
         )
         for rank, name in enumerate(supervisor.serving):
             if self._generation == 1:

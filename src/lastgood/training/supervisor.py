@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lastgood.base.clock import SystemClock
-from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
+from lastgood.base.errors import EXIT_BAD_INPUT, BadInput, Refused
 from lastgood.recovery import loop, messages
 from lastgood.recovery.messages import ReplayOutcome
 from lastgood.recovery.policy import LoopPhase
@@ -21,6 +21,7 @@ from lastgood.signals.reading import Raised, Symptom, Verdict
 from lastgood.training import control
 from lastgood.training.checkpointing import Checkpointing
 from lastgood.training.effects import Effects
+from lastgood.training.ending import Ending
 from lastgood.training.launch import launch_workers
 from lastgood.training.processes import WorkerProcess, describe_exit
 from lastgood.training.rundir import RunDir, default_root
@@ -64,7 +65,9 @@ class Supervisor:
         self.serving: tuple[str, ...] = ()
         self.spares: list[str] = []
         self.raised: dict[int, Raised] = {}
-        self.finished: set[int] = set()
+        self.finished: dict[int, int] = {}
+        """Rank -> the step after which it had no further batch."""
+        self.refusal: control.ScriptRefused | None = None
         self.state: loop.LoopState | None = None
         self.exit_code: int | None = None
         self.tolerance: str | None = None
@@ -72,10 +75,8 @@ class Supervisor:
         self._startup: Startup | None = None
         self._effects = Effects(self)
         self._checkpointing = Checkpointing(self)
+        self.ending = Ending(self, self._checkpointing)
         self._on_turn = on_turn
-        self._is_finishing = False
-        self._stop_reason: str | None = None
-        self._stop_deadline_us = 0
         self.last_step: int | None = None
         """No step follows this one, once that is decided."""
         self._next_liveness_us = 0
@@ -98,6 +99,7 @@ class Supervisor:
             self._startup = Startup(self)
             while self.exit_code is None:
                 self._serve()
+                self.raise_refusal()
             return self.exit_code
         finally:
             self._end()
@@ -105,12 +107,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _notice(self, number: int, _frame: object) -> None:
-        """A preemption notice: remembered here, acted upon in the next turn."""
-        if self._stop_reason is None:
-            self._stop_reason = signal.Signals(number).name
-            self._stop_deadline_us = self.clock.monotonic_us() + self.options.preemption_grace_us
-        elif number == signal.SIGINT:
-            self.exit_code = 128 + number
+        self.ending.notice(number)
 
     def _end(self) -> None:
         """End every process that this run started, and remove its live files."""
@@ -127,6 +124,12 @@ class Supervisor:
         """Monotonic microseconds."""
         return self.clock.monotonic_us()
 
+    def raise_refusal(self) -> None:
+        """End the run with what a rank refused: every other rank would refuse it too."""
+        if self.refusal is not None:
+            kind = BadInput if self.refusal.exit_code == EXIT_BAD_INPUT else Refused
+            raise kind(self.refusal.text)
+
     # --- one turn ---------------------------------------------------------------------------------
 
     def wait_for_input(self) -> None:
@@ -141,7 +144,9 @@ class Supervisor:
         self.wait_for_input()
         self.hear_workers()
         if self._startup is not None:
-            if self._startup.advance():
+            if self.ending.is_noticed:
+                self.exit_code = self.ending.code  # nothing has been trained yet
+            elif self._startup.advance():
                 self._startup = None
             return
         self._collect_steps()
@@ -150,7 +155,7 @@ class Supervisor:
         self._effects.poll()
         self._checkpointing.poll()
         self.tell_loop(messages.Tick())
-        self._stop_or_finish()
+        self.ending.advance()
         self.publish_state()
         if self._on_turn is not None:
             self._on_turn(self)
@@ -211,6 +216,8 @@ class Supervisor:
                     self._effects.admit_spare(worker)
             case control.NoiseMeasured():
                 self._hear_noise(message)
+            case control.ScriptRefused():
+                self.refusal = self.refusal or message
             case control.SectionChanged():
                 kind = "section.begin" if message.is_open else "section.end"
                 self.recorder.record(
@@ -221,7 +228,7 @@ class Supervisor:
                 )
             case control.Finished():
                 if message.generation == self.recorder.attempt and worker.name in self.serving:
-                    self.finished.add(self.serving.index(worker.name))
+                    self.finished[self.serving.index(worker.name)] = message.step
             case control.StepRaised():
                 self._hear_exception(worker, message)
             case control.Parked() | control.StateRestored() | control.StepReplayed():
@@ -333,7 +340,11 @@ class Supervisor:
 
     def _look(self) -> None:
         """Ask whether the ranks move: every 40 ms, and at once when a rank ended or raised."""
-        if self._is_finishing or self.state is None or self.state.phase is LoopPhase.ESCALATED:
+        if (
+            self.ending.is_finishing
+            or self.state is None
+            or self.state.phase is LoopPhase.ESCALATED
+        ):
             return
         now_us = self.now_us()
         has_ended = any(self.workers[name].exit_code is not None for name in self.serving)
@@ -353,7 +364,7 @@ class Supervisor:
             code = worker.exit_code
             if code is None or worker.name in self._reaped:
                 continue
-            if self._is_finishing and worker.name in self.serving:
+            if self.ending.is_finishing and worker.name in self.serving:
                 continue
             self._reaped.add(worker.name)
             self.recorder.record(
@@ -365,47 +376,13 @@ class Supervisor:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _stop_or_finish(self) -> None:
-        assert self.state is not None
-        if self.state.phase is LoopPhase.ESCALATED:
-            self.exit_code = EXIT_DO_NOT_REQUEUE
-        elif self._stop_reason is not None:
-            self._stop()
-        elif self._is_finishing:
-            self._wait_for_exits()
-        elif self.state.phase is LoopPhase.RUNNING and len(self.finished) == self.options.ranks:
-            last_step = self.watch.next_step - 1
-            if all(
-                self.workers[name].slot.view().published_step <= last_step for name in self.serving
-            ):
-                self._is_finishing = True
-                body = {"name": "the script behind its loop", "state": "warmup"}
-                self.recorder.record("section.begin", body=body)
-                for name in self.serving:
-                    self.workers[name].channel.send(control.FinishAcknowledged())
-
-    def _wait_for_exits(self) -> None:
-        codes = [self.workers[name].exit_code for name in self.serving]
-        if all(code is not None for code in codes):
-            self.recorder.record(
-                "section.end", body={"name": "the script behind its loop", "state": "warmup"}
-            )
-            self.exit_code = next((code for code in codes if code), 0) or 0
-
-    def _stop(self) -> None:
-        """Preemption: stop all ranks behind the same step, write a checkpoint, ask to be requeued."""
-        assert self.state is not None
-        self.tell_loop(messages.StopRequested(self._stop_reason or ""))
-        is_late = self.now_us() >= self._stop_deadline_us
-        if self.last_step is None and self.state.phase is LoopPhase.RUNNING:
-            self.recorder.record("planned.begin", body={"reason": self._stop_reason})
-            self.finish_after(1)
-        if (
-            self.last_step is not None
-            and len(self.finished) == self.options.ranks
-            and self._checkpointing.write_last()
-        ) or is_late:
-            self.exit_code = EXIT_REQUEUE
+    def pids(self) -> dict[str, int]:
+        """Process of each rank, for a person who wants to look at one."""
+        return {
+            str(rank): self.workers[name].pid
+            for rank, name in enumerate(self.serving)
+            if name in self.workers
+        }
 
     def finish_after(self, more_steps: int) -> None:
         """End the training loop on every rank so many steps behind the furthest one."""

@@ -175,15 +175,12 @@ class Generation:
 
     def _join(self) -> None:
         self._link.slot.enter(Phase.JOINING)
-        if self.world > 1:
-            self._link.group.join(
-                generation=self.number,
-                rank=self.rank,
-                world=self.world,
-                store=self._link.run.store(self.number),
-            )
-        else:
-            self._link.group.generation = self.number
+        self._link.group.join(
+            generation=self.number,
+            rank=self.rank,
+            world=self.world,
+            store=self._link.run.store(self.number),
+        )
 
     def _begin(self, plan: Plan | None) -> None:
         """Load the state and plan the passes that verify it; or start from the script's own state."""
@@ -199,18 +196,13 @@ class Generation:
         self.state_step = plan.restore_step
         self._link.slot.set_published(plan.restore_step)
         self._load(self._loaded)
-        self.passes = list(
-            passes_after_restore(
-                self._mode, restore_step=plan.restore_step, is_wrapped=self.world > 1
-            )
-        )
+        self.passes = list(passes_after_restore(self._mode, restore_step=plan.restore_step))
 
     def _start_fresh(self) -> None:
         self.is_fresh = True
         self.state_step = 0
-        if self.world > 1:
-            replicated, private = self._trainable.tensors()
-            self.replica.wrap(is_synced=replicas_agree(replicated | private))
+        replicated, private = self._trainable.tensors()
+        self.replica.wrap(is_synced=replicas_agree(replicated | private))
         self._publish_state(0)
         write_addresses(self._link.run.addresses(self._link.worker), self._trainable.model)
 

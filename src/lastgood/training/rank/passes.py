@@ -43,24 +43,18 @@ def _settle(step: int, last: Pass, second: PassKind = PassKind.DISCARD) -> tuple
     return (Pass(PassKind.DISCARD, step, wraps=True), Pass(second, step), last)
 
 
-def passes_after_restore(
-    mode: VerifyMode, *, restore_step: int, is_wrapped: bool
-) -> tuple[Pass, ...]:
-    """Return the passes that verify a restored state; `is_wrapped` is false with a single rank, which has no DDP."""
+def passes_after_restore(mode: VerifyMode, *, restore_step: int) -> tuple[Pass, ...]:
+    """Return the passes that verify a restored state."""
     step = restore_step + 1
-    replay = Pass(PassKind.REPLAY, step)
     if mode is VerifyMode.PREDECESSOR:
-        if not is_wrapped:
-            return (replay,)
-        return (Pass(PassKind.REPLAY, step, wraps=True),) if step == 1 else _settle(step, replay)
-    if not is_wrapped:
-        return (Pass(PassKind.TRIAL, step), replay)
+        if step == 1:
+            return (Pass(PassKind.REPLAY, step, wraps=True),)
+        return _settle(step, Pass(PassKind.REPLAY, step))
     if step == 1:
         return (Pass(PassKind.TRIAL, step, wraps=True), Pass(PassKind.REPLAY, step, wraps=True))
-    return _settle(step, replay, second=PassKind.TRIAL)
+    return _settle(step, Pass(PassKind.REPLAY, step), second=PassKind.TRIAL)
 
 
-def passes_of_probe(step: int, *, is_wrapped: bool) -> tuple[Pass, ...]:
+def passes_of_probe(step: int) -> tuple[Pass, ...]:
     """Return the passes that run a finished step once more, through a fresh wrapper as a recovery would."""
-    probe = Pass(PassKind.PROBE, step)
-    return _settle(step, probe) if is_wrapped else (probe,)
+    return _settle(step, Pass(PassKind.PROBE, step))

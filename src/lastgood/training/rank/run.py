@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import traceback
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lastgood.base.clock import SystemClock
-from lastgood.base.errors import Refused
+from lastgood.base.errors import BadInput, Refused
 from lastgood.base.units import parse_duration_us
 from lastgood.signals.reading import Phase, StepReport
 from lastgood.training import control
@@ -205,12 +205,24 @@ class Run:
                 self._raised(error)  # a peer died while the wrapper was made anew
                 continue
             if batch is not None:
+                given = self._pass
                 yield batch[0]
+                if self._pass is given is not None:
+                    self._refuse_batch_without_step()
             elif (
                 epochs is None and steps is None and self._link.stop_after is None
             ) or self._finish():
                 self._link.has_left_loop = True
                 return
+
+    def _refuse_batch_without_step(self) -> None:
+        raise Refused(
+            "a batch was taken without a step",
+            where="run.batches()",
+            found="the next batch was asked for before a run.step() block had ended",
+            needs="one block for each batch; a batch cannot be passed over",
+            next="write: for batch in run.batches(): with run.step() as step: ...",
+        )
 
     def _next_batch(self, *, last_epoch: float, steps: int | None) -> tuple[Any] | None:
         """Return the next batch in a tuple, or None when there is no further step."""
@@ -256,10 +268,9 @@ class Run:
             )
         return Step(self, self._pass)
 
-    @contextmanager
     def section(
         self, name: str, *, limit: str | None = None, counts_as: str = "productive"
-    ) -> Generator[None]:
+    ) -> AbstractContextManager[None]:
         """Declare a long phase outside the steps, with its own limit for the hang detector.
 
         Args:
@@ -267,7 +278,19 @@ class Run:
             limit: such as `10min`; without it the limit is learned from earlier sections of that name.
             counts_as: wall-time state in the ledger: productive, checkpoint.blocking, warmup or planned.
         """
+        if not isinstance(name, str) or not name:
+            raise BadInput(
+                "a section needs a name",
+                where="run.section",
+                found=type(name).__name__,
+                needs="text, and the phase itself in a with block",
+                next='write: with run.section("eval", limit="10min"): ...',
+            )
         limit_us = 0 if limit is None else parse_duration_us(limit)
+        return self._section(name, limit_us, counts_as)
+
+    @contextmanager
+    def _section(self, name: str, limit_us: int, counts_as: str) -> Generator[None]:
         self._tell_section(name, counts_as, is_open=True)
         self._link.slot.open_section(name, limit_us)
         try:
@@ -308,9 +331,7 @@ class Run:
             case PassKind.STEP:
                 step.is_accepted = generation.accept(self._report(this, step))
                 if this.step == PROBE_STEP and generation.is_fresh:
-                    generation.begin_probe(
-                        passes_of_probe(this.step, is_wrapped=generation.world > 1)
-                    )
+                    generation.begin_probe(passes_of_probe(this.step))
             case PassKind.DISCARD:
                 pass
             case PassKind.TRIAL:

@@ -13,6 +13,7 @@ import runpy
 import signal
 import socket
 import sys
+import traceback
 from pathlib import Path
 
 import torch
@@ -55,13 +56,24 @@ def main() -> None:
     try:
         runpy.run_path(script, run_name="__main__")
     except LastgoodError as error:
-        sys.stderr.write(f"lastgood: {error}\n")
+        place = _line_of(script, error)
+        text = f"{place}: {error}" if place else str(error)
+        link.channel.send(control.ScriptRefused(text=text, exit_code=error.exit_code))
         _leave(error.exit_code)
     except SystemExit as end:
         # A script may end with a code of its own once its loop is over; before that this is an early exit.
         _end_run(link, is_failure=end.code not in (None, 0))
         raise
-    _end_run(link, is_failure=False)
+    else:
+        _end_run(link, is_failure=False)
+    finally:
+        link.group.leave()  # gloo's threads would abort the interpreter on its way out
+
+
+def _line_of(script: str, error: BaseException) -> str:
+    """Where in the script an error came from, as `train.py:12`; empty when it did not come from there."""
+    places = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == script]
+    return f"{Path(script).name}:{places[-1].lineno}" if places else ""
 
 
 def _end_run(link: Link, *, is_failure: bool) -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from lastgood.recovery.messages import VerifyMode
-from lastgood.training.rank.passes import Pass, PassKind, passes_after_restore, passes_of_probe
+from lastgood.training.rank.passes import PassKind, passes_after_restore, passes_of_probe
 
-D, T, P, R = PassKind.DISCARD, PassKind.TRIAL, PassKind.PROBE, PassKind.REPLAY
+T, R = PassKind.TRIAL, PassKind.REPLAY
 
 
 def shape(passes):
@@ -14,36 +14,30 @@ def shape(passes):
 
 
 @pytest.mark.parametrize(
-    ("mode", "restore_step", "is_wrapped", "expected"),
+    ("mode", "restore_step", "expected"),
     [
-        (VerifyMode.PREDECESSOR, 7, True, ["discard+", "discard", "replay"]),
-        (VerifyMode.PREDECESSOR, 7, False, ["replay"]),
-        (VerifyMode.REPEAT, 7, True, ["discard+", "trial", "replay"]),
-        (VerifyMode.REPEAT, 7, False, ["trial", "replay"]),
+        (VerifyMode.PREDECESSOR, 7, ["discard+", "discard", "replay"]),
+        (VerifyMode.REPEAT, 7, ["discard+", "trial", "replay"]),
         # Step 1 itself runs the first bucket layout: a fresh wrapper for each run, and none thrown away.
-        (VerifyMode.PREDECESSOR, 0, True, ["replay+"]),
-        (VerifyMode.REPEAT, 0, True, ["trial+", "replay+"]),
-        (VerifyMode.PREDECESSOR, 0, False, ["replay"]),
-        (VerifyMode.REPEAT, 0, False, ["trial", "replay"]),
+        (VerifyMode.PREDECESSOR, 0, ["replay+"]),
+        (VerifyMode.REPEAT, 0, ["trial+", "replay+"]),
     ],
 )
-def test_the_passes_after_a_restore(mode, restore_step, is_wrapped, expected):
-    passes = passes_after_restore(mode, restore_step=restore_step, is_wrapped=is_wrapped)
+def test_the_passes_after_a_restore(mode, restore_step, expected):
+    passes = passes_after_restore(mode, restore_step=restore_step)
     assert expected == shape(passes)
     assert {restore_step + 1} == {p.step for p in passes}
 
 
 @pytest.mark.parametrize("mode", list(VerifyMode))
 @pytest.mark.parametrize("restore_step", [0, 1, 2, 50])
-@pytest.mark.parametrize("is_wrapped", [True, False])
-def test_every_restore_ends_in_exactly_one_replay(mode, restore_step, is_wrapped):
+def test_every_restore_ends_in_exactly_one_replay(mode, restore_step):
     """Leaving VERIFYING always needs one replayed step."""
-    passes = passes_after_restore(mode, restore_step=restore_step, is_wrapped=is_wrapped)
+    passes = passes_after_restore(mode, restore_step=restore_step)
     assert [p.kind for p in passes if p.kind is R] == [R]
     assert passes[-1].kind is R
     assert (T in {p.kind for p in passes}) is (mode is VerifyMode.REPEAT)
 
 
 def test_the_probe_goes_through_a_fresh_wrapper_as_a_recovery_would():
-    assert shape(passes_of_probe(2, is_wrapped=True)) == ["discard+", "discard", "probe"]
-    assert passes_of_probe(2, is_wrapped=False) == (Pass(P, 2),)
+    assert shape(passes_of_probe(2)) == ["discard+", "discard", "probe"]
