@@ -9,6 +9,7 @@
     │   ├── MissingExtra          LG-X04             a part needs a package that is not installed
     │   └── EvidenceError         LG-E01             a claim without what it rests on
     ├── LedgerError               LG-L01   exit 3    the ledger cannot be used
+    │   ├── LedgerPathError       LG-L11   exit 2    the path named is no ledger, or none can lie there
     │   └── LedgerCorrupt         LG-L02   exit 1    the ledger does not verify
     └── RecoveryError             LG-R01   exit 70   the recovery loop cannot go on
 
@@ -191,6 +192,13 @@ class LedgerError(LastgoodError):
 
     code = "LG-L01"
     exit_code = EXIT_REFUSED
+
+
+class LedgerPathError(LedgerError):
+    """A person named a path that is no ledger, or where none can be opened or made: bad input, like any other."""
+
+    code = "LG-L11"
+    exit_code = EXIT_BAD_INPUT
 
 
 class LedgerCorrupt(LedgerError):

@@ -6,6 +6,7 @@ This is the one place that knows every workload's section builder and passes the
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -185,8 +186,10 @@ def _ledger_path(named: Path | None) -> Path:
     from lastgood.ledger.place import default_ledger
 
     path = named if named is not None else default_ledger()
-    if not path.is_file():
-        found = "a folder" if path.is_dir() else "nothing"
+    if not os.path.isfile(
+        path
+    ):  # unlike Path.is_file it does not raise for a name that is too long
+        found = "a folder" if os.path.isdir(path) else "nothing"
         raise BadInput(
             "no such ledger",
             where=str(path),

@@ -104,16 +104,16 @@ def record(
     is_known = kind in set(EventKind)
     path = default_ledger() if ledger is None else check_place(ledger)
     clock = SystemClock()
-    body = _reason(load_masker(path).text(reason)) | ({} if is_known else {"record": kind})
-    event = new_event(
-        kind if is_known else EventKind.RECORD,
-        clock=clock,
-        run=run_id,
-        domain=[{"kind": "host", "id": node}],
-        body=body,
-        **({"class": class_name} if class_name else {}),
-    )
-    with open_store(path, clock=clock) as store:
+    with open_store(path, clock=clock) as store:  # first: a wrong path must not get a key beside it
+        body = _reason(load_masker(path).text(reason)) | ({} if is_known else {"record": kind})
+        event = new_event(
+            kind if is_known else EventKind.RECORD,
+            clock=clock,
+            run=run_id,
+            domain=[{"kind": "host", "id": node}],
+            body=body,
+            **({"class": class_name} if class_name else {}),
+        )
         (stored,) = store.append([event])
         head = store.head()
     if is_json:

@@ -24,8 +24,9 @@ from typing import Any
 
 import msgspec
 
-from lastgood.base.errors import LedgerError
+from lastgood.base.errors import LedgerError, LedgerPathError
 from lastgood.ledger.event import Event
+from lastgood.ledger.schema import PATH_ERRNOS
 
 KEY_BYTES = 32
 MASKED_KINDS = frozenset(("record", "observation"))
@@ -184,8 +185,12 @@ def load_masker(ledger: Path, *, environment: Mapping[str, str] | None = None) -
             _make_key(path)
         key = path.read_bytes()
     except OSError as error:
-        raise LedgerError(
-            "the masking key cannot be read or made", where=str(path), found=error.strerror
+        kind = LedgerPathError if error.errno in PATH_ERRNOS else LedgerError
+        raise kind(
+            "the ledger's masking key cannot be read or made",
+            where=str(path),
+            found=error.strerror,
+            needs="a folder that this user may write",
         ) from error
     if len(key) < KEY_BYTES:
         raise LedgerError(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lastgood.base.errors import LedgerError
+from lastgood.base.errors import LedgerPathError
 
 MOUNTS = Path("/proc/self/mountinfo")
 VARIABLE = "LASTGOOD_LEDGER"
@@ -30,6 +30,12 @@ NETWORK_FUSE_WORDS = (
     "alluxio", "dfuse", "mfs", "lizard",
 )  # fmt: skip
 LOCAL_FUSE_WORDS = ("fuseblk", "overlayfs", "mergerfs", "lxcfs", "ntfs", "exfat", "bindfs")
+PSEUDO_TYPES = frozenset((
+    "proc", "sysfs", "cgroup", "cgroup2", "devpts", "debugfs", "tracefs", "securityfs", "configfs", "pstore", "bpf",
+    "mqueue", "hugetlbfs", "autofs", "binfmt_misc", "efivarfs", "fusectl", "fuse.lxcfs", "nsfs", "rpc_pipefs",
+    "selinuxfs", "smackfs", "nfsd", "resctrl",
+))  # fmt: skip
+"""Views of the kernel that look like files: nothing that is written there is kept."""
 VOLATILE_TYPES = frozenset(("tmpfs", "ramfs", "devtmpfs"))
 
 
@@ -46,13 +52,15 @@ class StorageKind:
     """None when it could not be told."""
     is_volatile: bool
     """True for memory: gone after a reboot."""
+    is_pseudo: bool = False
+    """True for a view of the kernel, which holds no files of ours at all."""
 
 
 def default_ledger(*, environment: Mapping[str, str] | None = None) -> Path:
     """The ledger's path: `$LASTGOOD_LEDGER`, else a state folder of this user on this machine.
 
     Raises:
-        LedgerError: The place is on a network file system; the message names one that is not.
+        LedgerPathError: No ledger can lie there; the message names a place where one can.
     """
     environment = os.environ if environment is None else environment
     named = environment.get(VARIABLE)
@@ -64,17 +72,20 @@ def check_place(path: Path, *, environment: Mapping[str, str] | None = None) -> 
     """The path itself, made absolute, when a ledger may lie there.
 
     Raises:
-        LedgerError: It is on a network file system.
+        LedgerPathError: It is on a network file system, or on one that holds no files.
     """
     path = Path(os.path.abspath(path))
     kind = storage_kind(path)
-    if kind.is_network:
+    if kind.is_network or kind.is_pseudo:
         usable = _usable_path(os.environ if environment is None else environment)
-        raise LedgerError(
-            "a ledger cannot lie on a network file system",
+        sort = "a pseudo file system" if kind.is_pseudo else "a network file system"
+        raise LedgerPathError(
+            f"a ledger cannot lie on {sort}",
             where=str(path),
             found=f"{kind.fs_type} from {kind.device} at {kind.mount_point}",
-            needs="a disk of this machine: the write-ahead log is shared through mapped memory, "
+            needs="a disk of this machine"
+            if kind.is_pseudo
+            else "a disk of this machine: the write-ahead log is shared through mapped memory, "
             "which such a file system does not keep the same between hosts",
             next=f"write: export {VARIABLE}={usable}",
             code="LG-L10",
@@ -108,6 +119,7 @@ def storage_kind(path: str | os.PathLike[str], *, mounts: Path = MOUNTS) -> Stor
         device=best[2],
         is_network=_is_network(best[1], best[2]),
         is_volatile=best[1] in VOLATILE_TYPES,
+        is_pseudo=best[1] in PSEUDO_TYPES,
     )
 
 
@@ -159,8 +171,9 @@ def _usable_path(environment: Mapping[str, str]) -> Path:
         Path("/var/tmp") / user,  # noqa: S108 - a suggestion to a person
         Path(tempfile.gettempdir()) / user,
     ]
-    usable = [f for f in folders if _is_writable(f) and storage_kind(f).is_network is False]
-    durable = [f for f in usable if not storage_kind(f).is_volatile]
+    kinds = {f: storage_kind(f) for f in folders if _is_writable(f)}
+    usable = [f for f, kind in kinds.items() if kind.is_network is False and not kind.is_pseudo]
+    durable = [f for f in usable if not kinds[f].is_volatile]
     best = (durable or usable or [Path(tempfile.gettempdir()) / user])[0]
     return best / "ledger.db"
 

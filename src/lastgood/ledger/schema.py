@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 import apsw
 
-from lastgood.base.errors import LedgerCorrupt, LedgerError
+from lastgood.base.errors import LedgerCorrupt, LedgerError, LedgerPathError
 
 APPLICATION_ID = 0x4C474C44
 """`LGLD`: SQLite keeps it in the file's header, so a ledger is told from any other database."""
@@ -109,17 +110,28 @@ def check_identity(
     """Refuses a file that is not a ledger, or that a newer lastgood has written.
 
     Raises:
-        LedgerError: Codes LG-L04 (not a ledger) and LG-L05 (newer schema).
+        LedgerError: Codes LG-L04 (not a ledger: LedgerPathError) and LG-L05 (newer schema).
     """
-    is_empty = one(connection, "SELECT count(*) FROM sqlite_schema") == 0
+    other = "name another file" + (", or one that does not exist yet" if may_be_empty else "")
+    try:
+        is_empty = one(connection, "SELECT count(*) FROM sqlite_schema") == 0
+    except apsw.NotADBError as error:
+        raise LedgerPathError(
+            "not a ledger",
+            where=str(path),
+            found="a file of another kind",
+            needs="a file that lastgood has made",
+            next=other,
+            code="LG-L04",
+        ) from error
     application_id = _pragma(connection, "application_id")
     if application_id != APPLICATION_ID and not (is_empty and application_id == 0 and may_be_empty):
-        raise LedgerError(
+        raise LedgerPathError(
             "not a ledger",
             where=str(path),
             found="an empty database" if is_empty else "a SQLite database of something else",
             needs="a file that lastgood has made",
-            next="name another file, or one that does not exist yet",
+            next=other,
             code="LG-L04",
         )
     version = _pragma(connection, "user_version")
@@ -143,11 +155,16 @@ class _Meaning(NamedTuple):
     needs: str | None = None
     next: str | None = None
     is_damage: bool = False
+    is_path: bool = False
+    """True when another path is the remedy. Of the kernel's errors only those of `PATH_ERRNOS` say so."""
 
 
-_OTHER_FILE = "name another file, or one that does not exist yet"
+PATH_ERRNOS = frozenset((
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP,
+    errno.EINVAL, errno.EEXIST,
+))  # fmt: skip
 _MEANINGS = (
-    _Meaning((apsw.NotADBError,), "LG-L04", "not a ledger", next=_OTHER_FILE),
+    _Meaning((apsw.NotADBError,), "LG-L04", "not a ledger", next="name another file", is_path=True),
     _Meaning(
         (apsw.CorruptError,),
         "LG-L02",
@@ -168,6 +185,7 @@ _MEANINGS = (
         "the ledger is read-only",
         needs="a file and a folder that this user may write",
         next="run: ls -ld {path} {folder}",
+        is_path=True,
     ),
     _Meaning(
         (apsw.BusyError, apsw.LockedError),
@@ -176,11 +194,13 @@ _MEANINGS = (
         next="run: fuser {path}",
     ),
     _Meaning(
-        (apsw.CantOpenError, apsw.IOError, apsw.PermissionsError, apsw.AuthError, OSError),
+        (apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError, OSError),
         "LG-L01",
         "the ledger cannot be opened or read",
         needs="a file on a local disk, in a folder that this user may write",
+        is_path=True,
     ),
+    _Meaning((apsw.IOError,), "LG-L01", "the ledger cannot be read", needs="a disk that answers"),
     _Meaning(
         (apsw.SQLError,),
         "LG-L02",
@@ -201,6 +221,8 @@ def storage_errors(path: str | os.PathLike[str]) -> Generator[None]:
         if meaning is None:
             raise
         kind = LedgerCorrupt if meaning.is_damage else LedgerError
+        if meaning.is_path and (not isinstance(error, OSError) or error.errno in PATH_ERRNOS):
+            kind = LedgerPathError
         places = {"path": path, "folder": os.path.dirname(os.fspath(path)) or "."}
         raise kind(
             meaning.what,

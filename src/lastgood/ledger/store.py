@@ -27,7 +27,7 @@ import apsw
 import msgspec
 
 from lastgood.base.clock import Clock, SystemClock
-from lastgood.base.errors import LedgerError
+from lastgood.base.errors import LedgerError, LedgerPathError
 from lastgood.ledger.event import Event, decode_event, encode_event
 from lastgood.ledger.merkle import Frontier, leaf_hash
 from lastgood.ledger.schema import (
@@ -376,9 +376,11 @@ def open_store(
         LedgerError: Not a ledger, written by a newer lastgood, not readable or writable, or on a full disk.
     """
     target = Path(path)
-    if not target.exists():
+    if not os.path.exists(
+        target
+    ):  # unlike Path.exists it does not raise for a name that is too long
         if not create:
-            raise LedgerError(
+            raise LedgerPathError(
                 "no such ledger", where=str(target), next="set LASTGOOD_LEDGER, or name the file"
             )
         _make_file(target)
@@ -420,8 +422,8 @@ def read_store(path: str | os.PathLike[str]) -> Store:
         LedgerError: No such ledger, not one, a newer one, or not readable. An append to it is refused.
     """
     target = Path(path)
-    if not target.is_file():
-        raise LedgerError("no such ledger", where=str(target), next="name the file")
+    if not os.path.isfile(target):
+        raise LedgerPathError("no such ledger", where=str(target), next="name the file")
     connection = open_read_only(target)
     try:
         return Store(target, connection, clock=SystemClock(), projections=())

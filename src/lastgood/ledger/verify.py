@@ -20,7 +20,13 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from lastgood.base.errors import BadInput, LastgoodError, LedgerCorrupt, LedgerError
+from lastgood.base.errors import (
+    BadInput,
+    LastgoodError,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerPathError,
+)
 from lastgood.ledger.merkle import TreeBuilder
 from lastgood.ledger.schema import EMPTY_LINK, one, open_read_only, storage_errors
 from lastgood.ledger.tree_head import TreeHead, parse_note
@@ -101,7 +107,7 @@ def verify_ledger(path: str | os.PathLike[str], *, head: TreeHead | None = None)
         BadInput: There is no such file, it is not a ledger, or the head is of another ledger.
     """
     target = Path(path)
-    if not target.is_file():
+    if not os.path.isfile(target):
         raise BadInput(
             "no such ledger", where=str(target), next="name the file, or set LASTGOOD_LEDGER"
         )
@@ -109,11 +115,16 @@ def verify_ledger(path: str | os.PathLike[str], *, head: TreeHead | None = None)
         connection = open_read_only(target)
     except LedgerCorrupt as error:
         return _failed(target, f"{error.what}: {error.found}", None)
+    except LedgerPathError as error:
+        raise BadInput(
+            error.what,
+            where=error.where,
+            found=error.found,
+            needs=error.needs,
+            next=error.next,
+            code=error.code,
+        ) from error
     except LedgerError as error:
-        if error.code == "LG-L04":
-            raise BadInput(
-                error.what, where=error.where, found=error.found, needs=error.needs
-            ) from error
         return _unknown(str(error))
     try:
         return _verify(connection, target, head)

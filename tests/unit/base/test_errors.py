@@ -56,6 +56,7 @@ def test_a_part_that_is_not_known_is_left_out(parts, text):
         (Refused, 3),
         (EvidenceError, 3),
         (LedgerError, 3),
+        (errors.LedgerPathError, 2),
         (LedgerCorrupt, 1),
         (RecoveryError, 70),
         (LastgoodError, 70),
@@ -70,7 +71,7 @@ def test_every_class_has_a_code_of_its_own():
         v for v in vars(errors).values() if isinstance(v, type) and issubclass(v, LastgoodError)
     ]
     codes = [kind.code for kind in kinds]
-    assert len(set(codes)) == len(kinds) == 11
+    assert len(set(codes)) == len(kinds) == 12
     assert all(code.startswith("LG-") for code in codes)
 
 

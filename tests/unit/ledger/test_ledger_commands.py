@@ -190,8 +190,34 @@ def test_bad_input_to_record_is_exit_2_and_makes_no_ledger(cli, tmp_path, argume
 def test_record_refuses_a_file_that_is_not_a_ledger(cli, tmp_path):
     (tmp_path / "x").write_text("text " * 1000)
     result = cli("record", "x", "--node", "n", "--reason", "r", "--ledger", tmp_path / "x")
-    assert result.exit_code == 3
+    assert result.exit_code == 2
     assert "LG-L04" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+WAYS_TO_NAME_A_LEDGER = {
+    "verify": ["verify", "{ledger}"],
+    "report": ["report", "{ledger}"],
+    "bundle": ["bundle", "{ledger}", "-o", "{folder}/bundle"],
+    "record": ["record", "x", "--node", "n", "--reason", "r", "--ledger", "{ledger}"],
+}
+
+
+@pytest.mark.parametrize("command", WAYS_TO_NAME_A_LEDGER)
+@pytest.mark.parametrize(
+    "ledger", ["text", "database", ".", "text/ledger.db", "/proc/ledger.db", "n" * 300]
+)
+def test_a_path_that_is_no_ledger_is_exit_2_in_every_command(cli, tmp_path, command, ledger):
+    (tmp_path / "text").write_text("text " * 1000)
+    connection = apsw.Connection(str(tmp_path / "database"))
+    connection.execute("CREATE TABLE recipe (name TEXT)")
+    connection.close()
+    names = {"ledger": tmp_path / ledger, "folder": tmp_path}
+    result = cli(*(part.format(**names) for part in WAYS_TO_NAME_A_LEDGER[command]))
+    assert result.exit_code == 2, result.stderr
+    assert ("does not exist yet" in result.stderr) == (
+        command == "record" and ledger in {"text", "database"}
+    )
 
 
 def test_record_takes_less_than_a_third_of_a_second_and_loads_nothing_heavy(tmp_path):

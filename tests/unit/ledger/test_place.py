@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.base.errors import LedgerError
+from lastgood.base.errors import LedgerError, LedgerPathError
 from lastgood.ledger import place
 from lastgood.ledger.place import check_place, default_ledger, storage_kind
 
@@ -23,6 +23,9 @@ TABLE = """\
 48 21 0:58 / /mnt/twice rw - ext4 /dev/sdc1 rw
 49 21 0:59 / /gpfs/fs0 rw - gpfs fs0 rw
 50 21 0:60 / /share rw - 9p share rw
+51 21 0:61 / /proc rw - proc proc rw
+52 21 0:62 / /sys/fs/cgroup rw - cgroup2 cgroup rw
+53 21 0:63 / /dev/pts rw - devpts devpts rw
 a line that means nothing
 """
 
@@ -75,6 +78,14 @@ def test_a_network_file_system_is_refused_with_the_reason_and_a_usable_path(tmp_
     assert "nfs4 from filer:/export/home at /home" in message
     assert "mapped memory" in message
     assert "export LASTGOOD_LEDGER=/" in message
+    usable = Path(caught.value.next.split("=")[1])
+    assert check_place(usable) == usable
+
+
+@pytest.mark.parametrize("path", ["/proc/x", "/sys/fs/cgroup/a/x", "/dev/pts/x"])
+def test_a_view_of_the_kernel_is_refused_with_a_usable_path(path):
+    with pytest.raises(LedgerPathError, match="pseudo file system") as caught:
+        check_place(Path(path))
     usable = Path(caught.value.next.split("=")[1])
     assert check_place(usable) == usable
 
