@@ -7,8 +7,10 @@ unknown, which is never ok.
 from __future__ import annotations
 
 import enum
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from lastgood.base.clock import ClockSync
 from lastgood.base.errors import LedgerError, pip_command
@@ -84,6 +86,21 @@ def check_shared_memory(
     return Row(check=name, condition=Condition.OK, found=found)
 
 
+def check_abandoned_runs(abandoned: Mapping[Path, int]) -> Row:
+    """Judge whether runs that were killed left live files in shared memory."""
+    name = "abandoned runs"
+    if not abandoned:
+        return Row(check=name, condition=Condition.OK, found=f"none in {SHM}")
+    size = format_bytes(sum(abandoned.values()))
+    names = ", ".join(folder.name for folder in abandoned)
+    return Row(
+        check=name,
+        condition=Condition.WARN,
+        found=f"{size} in {SHM} of runs whose supervisor is gone: {names}",
+        action=f"run: rm -r {' '.join(shlex.quote(str(folder)) for folder in abandoned)}",
+    )
+
+
 def check_stack_dumps(
     *, py_spy: str | None, ptrace_scope: int | None, probe_error: str | None
 ) -> Row:
@@ -127,6 +144,13 @@ def check_storage(kind: StorageKind) -> Row:
             check=name,
             condition=Condition.FAILED,
             found=f"{found}, a network file system",
+            action=move,
+        )
+    if kind.is_pseudo:
+        return Row(
+            check=name,
+            condition=Condition.FAILED,
+            found=f"{found}, a view of the kernel that holds no files",
             action=move,
         )
     if kind.is_network is None:

@@ -75,6 +75,7 @@ def _examine(
             state=state,
             nproc=nproc,
         ),
+        checks.check_abandoned_runs(machine.find_abandoned_runs()),
         checks.check_stack_dumps(
             py_spy=py_spy,
             ptrace_scope=machine.read_ptrace_scope(),

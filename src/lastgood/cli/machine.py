@@ -5,6 +5,7 @@ A thing that cannot be read comes back as None, and the check that wanted it say
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -28,6 +29,36 @@ def read_free_bytes(path: Path) -> int | None:
     except OSError:
         return None
     return status.f_bavail * status.f_frsize
+
+
+def find_abandoned_runs(base: Path = SHM) -> dict[Path, int]:
+    """Return the live files of runs whose supervisor no longer lives, with the bytes that they take.
+
+    A supervisor holds a lock on its run's folder for as long as it lives, however it ends. A folder of another user
+    cannot be opened, and is left out.
+    """
+    abandoned: dict[Path, int] = {}
+    for folder in sorted(base.glob("lastgood-*")):
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            continue  # its owner lives
+        finally:
+            os.close(descriptor)
+        abandoned[folder] = sum(_size_bytes(path) for path in folder.rglob("*"))
+    return abandoned
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        status = path.lstat()
+    except OSError:
+        return 0  # somebody removes it just now
+    return status.st_blocks * 512
 
 
 def read_memory_free_bytes() -> int | None:

@@ -1,5 +1,7 @@
 """The doctor: each check judged on numbers that a test chose, and the command on this machine."""
 
+import fcntl
+import os
 import sys
 
 import pytest
@@ -83,6 +85,31 @@ def test_the_ledger_belongs_on_a_disk_of_this_machine(is_network, is_volatile, c
     row = checks.check_storage(kind)
     assert row.condition is condition
     assert ("LASTGOOD_LEDGER" in (row.action or "")) == (condition is not Condition.OK)
+
+
+def test_a_ledger_cannot_lie_on_a_view_of_the_kernel(cli):
+    result = cli("doctor", "--ledger", "/proc/x", "--json")
+    (row,) = (row for row in result.json["rows"] if row["check"] == "ledger storage")
+    assert (result.exit_code, row["condition"]) == (1, "failed")
+    assert "LASTGOOD_LEDGER" in row["action"]
+
+
+def test_a_run_whose_supervisor_is_gone_is_named_with_the_command_that_removes_it(tmp_path):
+    gone, alive = tmp_path / "lastgood-my run", tmp_path / "lastgood-alive"
+    for folder in (gone, alive, tmp_path / "other"):
+        folder.mkdir()
+    (gone / "state").write_bytes(b"x" * 8192)
+    owner = os.open(alive, os.O_RDONLY)
+    fcntl.flock(owner, fcntl.LOCK_EX)  # what a supervisor holds (training/rundir.py)
+    try:
+        abandoned = machine.find_abandoned_runs(tmp_path)
+    finally:
+        os.close(owner)
+    assert abandoned == {gone: 8192}
+    row = checks.check_abandoned_runs(abandoned)
+    assert (row.condition, row.action) == (Condition.WARN, f"run: rm -r '{gone}'")
+    assert "8 KiB" in row.found
+    assert checks.check_abandoned_runs({}).condition is Condition.OK
 
 
 @pytest.mark.parametrize(
@@ -181,7 +208,8 @@ def test_the_command_prints_every_row_and_exits_by_what_failed(cli):
     result = cli("doctor", "--json", "--state", "1MiB", "--nproc", "1")
     names = [row["check"] for row in result.json["rows"]]
     assert names == [
-        "shared memory", "stack dumps", "ledger storage", "clock", "torch shared store", "SQLite", "versions",
+        "shared memory", "abandoned runs", "stack dumps", "ledger storage", "clock", "torch shared store", "SQLite",
+        "versions",
     ]  # fmt: skip
     failed = [row for row in result.json["rows"] if row["condition"] == "failed"]
     assert result.json["held"] == (not failed)
@@ -212,6 +240,6 @@ def test_the_doctor_describes_a_place_that_other_commands_refuse(cli, monkeypatc
 
     monkeypatch.setattr(doctor, "default_ledger", refuse)
     result = cli("doctor", "--json", "--state", "1MiB")
-    row = result.json["rows"][2]
+    (row,) = (row for row in result.json["rows"] if row["check"] == "ledger storage")
     assert (row["condition"], row["action"]) == ("failed", "export X=/y")
     assert result.exit_code == 1
