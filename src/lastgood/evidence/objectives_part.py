@@ -26,20 +26,12 @@ from lastgood.contract.objectives import (
 from lastgood.contract.tail import budget_use
 from lastgood.contract.taxonomy import CountedClass, FailureClass
 from lastgood.evidence.incident_part import known
+from lastgood.evidence.incident_times import durations
 from lastgood.evidence.report import Cell, Column, Note, Section, Table
 from lastgood.evidence.wording import SIGNS, STATES, short_detail
 from lastgood.ledger.ettr import RunTimes
 from lastgood.ledger.incident import Incident, is_accepted
 from lastgood.ledger.walltime import WallState
-
-_TIMES: Final[dict[str, Callable[[Incident], int | None]]] = {
-    "detection_time": lambda i: i.detect_us,
-    "diagnosis_time": lambda i: i.diagnose_us,
-    "isolation_time": lambda i: i.isolate_us,
-    "recovery_time": lambda i: i.recover_us,
-    "verification_time": lambda i: i.verify_us,
-}
-
 
 INJECTED: Final = "the faults were injected, so this says nothing about the field"
 
@@ -208,26 +200,18 @@ def _judge_ettr(objective: EttrObjective, contract: FailureContract, times: RunT
     return Judged(seen, bound, "not_held")
 
 
-def percentile(values: Sequence[int], ratio: float) -> int:
-    """The smallest value that at least this share of all values does not exceed (nearest rank)."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(ratio * len(ordered) - 1e-9) - 1)]
-
-
 def _judge_percentile(
     objective: IncidentTimeObjective, counted: Sequence[Incident], as_of_us: int
 ) -> Judged:
     bound = assumed(f"{objective.indicator} limit", objective.limit_us, "us", source="contract")
-    values = known(counted, _TIMES[objective.indicator])
-    censored = len(counted) - len(values)
-    value = percentile(values, objective.percentile) if values else None
+    times = durations(counted, objective.indicator)
     name = f"{objective.indicator} p{objective.percentile * 100:g}"
     seen = measured(
         name,
-        value,
+        times.percentile_us(objective.percentile),
         "us",
         source="incidents of the ledger, nearest rank",
-        n=len(values),
+        n=len(times.values_us),
         as_of_us=as_of_us,
     )
     if len(counted) < objective.count_min:
@@ -235,12 +219,14 @@ def _judge_percentile(
             seen, bound, "unknown", f"{len(counted)} incidents, needs {objective.count_min}"
         )
     # The rank among all incidents: those without a value could be short or long.
-    over = sum(v > objective.limit_us for v in values)
+    over = sum(v > objective.limit_us for v in times.values_us) + times.never_count
     allowed = len(counted) - math.ceil(objective.percentile * len(counted) - 1e-9)
     if over > allowed:
-        return Judged(seen, bound, "not_held", f"{over} of {len(counted)} above the limit")
-    if over + censored > allowed:
-        return Judged(seen, bound, "unknown", f"{censored} of {len(counted)} without this time")
+        never = f", {times.never_count} of them never recovered" if times.never_count else ""
+        return Judged(seen, bound, "not_held", f"{over} of {len(counted)} above the limit{never}")
+    if over + times.unknown_count > allowed:
+        why = f"{times.unknown_count} of {len(counted)} without this time"
+        return Judged(seen, bound, "unknown", why)
     return Judged(seen, bound, "held")
 
 

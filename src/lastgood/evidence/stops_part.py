@@ -5,12 +5,12 @@ Medians stand here because a mean of three durations says nothing; each incident
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 
 from lastgood.base.figures import Figure, measured
 from lastgood.contract.taxonomy import CountedClass
 from lastgood.evidence.incident_part import CLASS_TITLES, known
+from lastgood.evidence.incident_times import durations
 from lastgood.evidence.report import Cell, Column, Table
 from lastgood.ledger.incident import Incident
 
@@ -36,7 +36,8 @@ def class_table(
         for name, title in CLASS_TITLES.items()
     )
     note = (
-        "Detect, diagnose and recover are medians, blast radius is the largest, lost steps and lost time are sums. "
+        "Detect, diagnose and recover are medians by nearest rank, as the objectives count them: an escalated incident "
+        "stands behind every recovered one. Blast radius is the largest, lost steps and lost time are sums. "
         f"Correlated incidents also stand in their class. Counted by the rule {rule}."
     )
     return Table(name="classes", title="Stops by class", columns=columns, rows=rows, note=note)
@@ -56,18 +57,10 @@ def _class_row(
     def number(name: str, value: float | None, unit: str, *, n: int | None = None) -> Figure:
         return measured(name, value, unit, source="incidents of the ledger", n=n, as_of_us=as_of_us)
 
-    def median(name: str, take: Callable[[Incident], int | None]) -> Cell:
-        values = known(members, take)
-        return (
-            number(
-                f"{name} median",
-                round(statistics.median(values)) if values else None,
-                "us",
-                n=len(values),
-            )
-            if count
-            else None
-        )
+    def median(name: str, indicator: str) -> Cell:
+        times = durations(members, indicator)
+        value_us, n = times.percentile_us(0.5), len(times.values_us)
+        return number(f"{name} median", value_us, "us", n=n) if count else None
 
     def total(name: str, take: Callable[[Incident], int | None], unit: str) -> Cell:
         values = known(members, take)
@@ -80,9 +73,9 @@ def _class_row(
         number("count", count, "", n=count),
         exposure,
         number("ranks hit", len(ranks), "") if count else None,
-        median("detection", lambda i: i.detect_us),
-        median("diagnosis", lambda i: i.diagnose_us),
-        median("recovery", lambda i: i.recover_us),
+        median("detection", "detection_time"),
+        median("diagnosis", "diagnosis_time"),
+        median("recovery", "recovery_time"),
         number("blast radius", max(radii, default=None), "ranks", n=len(radii)) if count else None,
         total("lost steps", lambda i: i.lost_steps, ""),
         total("lost device time", lambda i: i.lost_device_us, "us"),

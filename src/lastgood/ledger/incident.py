@@ -240,14 +240,31 @@ def _with_durations(incident: Incident, events: Sequence[Event]) -> Incident:
 
     if incident.is_planned:
         return incident
-    return replace(
-        incident,
-        detect_us=lasted("detect_us", incident.onset_us, incident.detected_us),
-        diagnose_us=lasted("diagnose_us", incident.detected_us, incident.diagnosed_us),
-        isolate_us=lasted("isolate_us", incident.diagnosed_us, incident.isolated_us),
-        recover_us=lasted("recover_us", incident.isolated_us, incident.restored_us),
-        verify_us=lasted("verify_us", incident.restored_us, incident.verified_us),
-    )
+    durations = {
+        "detect_us": lasted("detect_us", incident.onset_us, incident.detected_us),
+        "diagnose_us": lasted("diagnose_us", incident.detected_us, incident.diagnosed_us),
+        "isolate_us": lasted("isolate_us", incident.diagnosed_us, incident.isolated_us),
+        "recover_us": lasted("recover_us", incident.isolated_us, incident.restored_us),
+        "verify_us": lasted("verify_us", incident.restored_us, incident.verified_us),
+    }
+    return replace(incident, **durations | dict.fromkeys(_unfinished(incident)))
+
+
+def _unfinished(incident: Incident) -> Sequence[str]:
+    """Durations that an escalated incident cannot have: its last attempt never came to the end of that phase.
+
+    What an earlier attempt took, or a zero in the closing record, would count as a fast recovery.
+    """
+    if incident.outcome != "escalated":
+        return ()
+    names = ("diagnose_us", "isolate_us", "recover_us", "verify_us")
+    ends = (incident.diagnosed_us, incident.isolated_us, incident.restored_us, incident.verified_us)
+    before_us = incident.detected_us
+    for at, end_us in enumerate(ends):
+        if end_us is None or (before_us is not None and end_us < before_us):
+            return names[at:]
+        before_us = end_us
+    return ()
 
 
 def _last(events: Sequence[Event], name: str):  # noqa: ANN202 - whatever the field holds
@@ -286,19 +303,28 @@ def _culprits(events: Sequence[Event]) -> tuple[int, ...]:
 
 
 def _blast_radius(events: Sequence[Event]) -> int | None:
+    """As stated; else every rank of the generation that had to be restored; else who was seen to stop.
+
+    A rank whose process ended by itself was neither killed nor parked, and it stopped all the same.
+    """
     stated = [e.body["blast_radius"] for e in events if isinstance(e.body.get("blast_radius"), int)]
     if stated:
         return stated[-1]
-    ranks = {rank for event in events for rank in event.ranks}
-    stopped = {
-        str(worker)
+    restored = [
+        len(event.body["workers"])
         for event in events
-        if event.kind == EventKind.ISOLATE
-        for key in ("killed", "parked")
-        if isinstance(event.body.get(key), list)
-        for worker in event.body[key]
-    }
-    return max(len(ranks), len(stopped)) or None
+        if event.kind == EventKind.RESTORE_BEGIN and isinstance(event.body.get("workers"), dict)
+    ]
+    if restored:
+        return max(restored)
+    named = {rank for event in events for rank in event.ranks}
+    killed, parked = _workers(events, "killed"), _workers(events, "parked")
+    return len(parked - killed) + max(len(killed), len(named)) or None
+
+
+def _workers(events: Sequence[Event], key: str) -> set[str]:
+    lists = (e.body.get(key) for e in events if e.kind == EventKind.ISOLATE)
+    return {str(worker) for names in lists if isinstance(names, list) for worker in names}
 
 
 def _verified(events: Sequence[Event]) -> int | None:

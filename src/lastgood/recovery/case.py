@@ -125,18 +125,39 @@ def opening_records(case: Case, *, generation: int) -> tuple[Record, ...]:
     return opened, detected
 
 
-def closing_record(case: Case, *, generation: int, now_us: int, outcome: str, world: int) -> Record:
-    """`incident.close` with every time, and what the incident cost."""
-    spent = case.spent_us
+_DURATIONS = {
+    LoopPhase.SUSPECT: "diagnose_us",
+    LoopPhase.ISOLATING: "isolate_us",
+    LoopPhase.RESTORING: "recover_us",
+    LoopPhase.VERIFYING: "verify_us",
+}
+"""What the time in a phase is called once the phase is complete, in the order of the phases."""
+
+
+def closing_record(
+    case: Case,
+    *,
+    generation: int,
+    now_us: int,
+    outcome: str,
+    world: int,
+    failed_in: LoopPhase | None = None,
+) -> Record:
+    """`incident.close` with every time, and what the incident cost.
+
+    Args:
+        failed_in: Where an escalated incident ended. This phase and those behind it were not completed: their
+            durations are unknown, not zero, and the time spent in them so far is kept apart.
+    """
+    order = list(_DURATIONS)
+    complete = order if failed_in is None else order[: order.index(failed_in)]
+    spent = {phase: case.spent_us.get(phase, 0) for phase in order}
     fields: dict[str, object] = {
         "class_": case.diagnosis.failure_class.value,
         "symptom": case.diagnosis.symptom.value,
         "ranks": case.culprits,
         "detect_us": case.detected_us - case.onset_us,
-        "diagnose_us": spent.get(LoopPhase.SUSPECT, 0),
-        "isolate_us": spent.get(LoopPhase.ISOLATING, 0),
-        "recover_us": spent.get(LoopPhase.RESTORING, 0),
-        "verify_us": spent.get(LoopPhase.VERIFYING, 0),
+        **{_DURATIONS[phase]: spent[phase] for phase in complete},
         # All ranks of a synchronous job stand still from the onset until new steps are allowed.
         "lost_device_us": world * (now_us - case.onset_us),
         "first_divergent_step": case.below_step,
@@ -146,7 +167,12 @@ def closing_record(case: Case, *, generation: int, now_us: int, outcome: str, wo
         "attempt_count": case.attempt_count,
         "path": case.path,
         "killed": list(case.killed),
+        # A synchronous job stops as a whole, whoever failed.
+        "blast_radius": world,
     }
+    unfinished = {name: spent[phase] for phase, name in _DURATIONS.items() if phase not in complete}
+    if unfinished:
+        body["unfinished_us"] = unfinished
     if outcome == "recovered" and case.plan is not None and case.target is not None:
         body["lost_steps"] = case.lost_step_count
         body["resumed_step"] = case.plan.target_step

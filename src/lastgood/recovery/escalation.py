@@ -13,7 +13,7 @@ def escalate(turn: Turn, reason: str) -> None:
     """-> ESCALATED: records what was reached, closes the incident as escalated and calls the owner."""
     case = turn.open_case
     owner = turn.row.owner
-    failed_in = turn.phase.value
+    failed_in = turn.phase
     choice = choose(
         turn.state.trust,
         case.catalogue or (),
@@ -35,7 +35,7 @@ def escalate(turn: Turn, reason: str) -> None:
             body={
                 "reason": reason,
                 "owner": owner,
-                "phase": failed_in,
+                "phase": failed_in.value,
                 "attempt_count": case.attempt_count,
                 "last_published_step": case.published_step,
                 "last_good_step": last_good_step,
@@ -47,6 +47,7 @@ def escalate(turn: Turn, reason: str) -> None:
             now_us=turn.now_us,
             outcome="escalated",
             world=turn.state.world,
+            failed_in=failed_in,
         ),
         Escalate(
             reason=reason,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import msgspec
 import pytest
 
+from lastgood.base.figures import measured
 from lastgood.contract.load import parse_contract
 from lastgood.contract.starter import starter_value
-from lastgood.evidence.objectives_part import judge, objectives_section, percentile
+from lastgood.evidence.objectives_part import judge, objectives_section
+from lastgood.evidence.stops_part import class_table
 from lastgood.ledger.ettr import measure_run
 from tests.unit.evidence import sample_run
 from tests.unit.evidence.sample_run import FAULTS
@@ -120,11 +123,39 @@ def test_time_without_records_counts_as_the_contract_says_and_never_as_good(
     )
 
 
-@pytest.mark.parametrize(
-    ("ratio", "expected"), [(0.5, 50), (0.95, 95), (0.951, 96), (0.01, 1), (0.999, 100)]
-)
-def test_a_percentile_is_the_nearest_rank(ratio, expected):
-    assert percentile(list(range(100, 0, -1)), ratio) == expected
+def recovery(limit, share):
+    return {"name": "r", "indicator": "recovery_time", "percentile": share, "limit": limit}
+
+
+def one_escalated():
+    """The five faults, the last of which says that it escalated, with the zero that older runs wrote."""
+    events = sample_run.five_faults(is_injected=False)
+    at = max(n for n, e in enumerate(events) if e.kind == "incident.close")
+    body = {**events[at].body, "outcome": "escalated"}
+    return [
+        msgspec.structs.replace(e, recover_us=0, body=body) if n == at else e
+        for n, e in enumerate(events)
+    ]
+
+
+def test_a_recovery_that_never_happened_is_not_a_fast_one():
+    events = one_escalated()
+    known = sorted(i.recover_us for i in times_of(events).incidents if i.outcome == "recovered")
+    assert len(known) == 4
+    seen = judged(recovery("1h", "95%"), events)
+    assert (seen.state, seen.seen.value, seen.seen.n) == ("not_held", None, 4)
+    assert "1 of them never recovered" in seen.why
+    seen = judged(recovery("1h", "50%"), events)
+    assert (seen.state, seen.seen.value) == ("held", known[2])
+
+
+def test_the_table_and_the_objective_mean_the_same_recovery_time():
+    events = one_escalated()
+    times = times_of(events)
+    one_class = [dataclasses.replace(i, class_="fail_stop") for i in times.incidents]
+    exposure = measured("exposure", 1.0, "device-h", source="joins")
+    row = class_table(one_class, exposure=exposure, as_of_us=1, rule="links").rows[1]
+    assert row[6].value == judged(recovery("1h", "50%"), events).seen.value
 
 
 def budget(count_max, alpha=0.05):

@@ -100,6 +100,45 @@ def test_the_cost_and_the_notes_come_from_wherever_they_were_recorded():
     )
 
 
+def test_an_escalated_incident_has_no_time_of_a_recovery_that_did_not_happen():
+    story = Story()
+    story.tell("detect", 10, incident="i1", t_occurred_us=us(8))
+    story.tell("diagnose", 11, incident="i1")
+    story.tell("isolate", 13, incident="i1")
+    story.tell("restore", 20, incident="i1", recover_us=7_000_000)
+    story.tell("diagnose", 21, incident="i1")
+    story.tell("isolate", 24, incident="i1")
+    story.tell(
+        "incident.close", 30, incident="i1", diagnose_us=1, isolate_us=5, recover_us=0, verify_us=0,
+        body={"outcome": "escalated"},
+    )  # fmt: skip
+    (incident,) = fold_incidents(story.events)
+    assert (incident.diagnose_us, incident.isolate_us) == (1, 5)
+    assert (incident.recover_us, incident.verify_us) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "killed", "parked", "radius"),
+    [
+        ([1], [], ["w0"], 2),  # its process ended by itself: nobody had to kill it
+        ([1], ["w1"], ["w0"], 2),  # an exception, a hang
+        ([], [], ["w0", "w1"], 2),  # nobody is named
+        ([1, 2], ["w1"], ["w0", "w3"], 4),  # one ended, one was killed
+        ([1], ["w0", "w1", "w2"], ["w0"], 3),  # parked first, killed later
+    ],
+)
+def test_everybody_who_had_to_stop_is_in_the_blast_radius(ranks, killed, parked, radius):
+    story = Story()
+    story.tell("incident.open", 10, incident="i1", ranks=ranks)
+    story.tell("isolate", 13, incident="i1", body={"killed": killed, "parked": parked})
+    assert fold_incidents(story.events)[0].blast_radius == radius
+    workers = {str(rank): f"v{rank}" for rank in range(6)}
+    story.tell("restore.begin", 14, incident="i1", body={"workers": workers})
+    assert fold_incidents(story.events)[0].blast_radius == 6
+    story.tell("incident.close", 15, incident="i1", body={"blast_radius": 7})
+    assert fold_incidents(story.events)[0].blast_radius == 7
+
+
 def test_an_escalation_is_an_outcome():
     story = Story()
     story.tell("detect", 10, incident="i1")

@@ -359,7 +359,25 @@ def test_without_a_state_that_holds_a_person_is_called():
         "no state is left that may be restored",
         (2,),
     )
-    assert s.records("incident.close")[0]["body"]["outcome"] == "escalated"
+    (closed,) = s.records("incident.close")
+    assert closed["body"]["outcome"] == "escalated"
+    # The last attempt was isolated and never restored: no time of a recovery that did not happen.
+    assert closed["isolate_us"] > 0
+    assert not {"recover_us", "verify_us"} & closed.keys()
+    assert closed["body"]["unfinished_us"] == {"recover_us": 3 * 1000, "verify_us": 0}
+
+
+def test_an_incident_that_comes_back_too_often_has_no_phase_to_its_name():
+    policy = simple_policy(timeout_us=10 * S, soft_deadline_us=2 * S, recurrence_limit=0)
+    s = Scene(policy=policy, spares=2).recover()
+    s.tell(m.WorkerGone(s.state.crew.serving[2]))
+    (closed,) = s.records("incident.close")
+    assert closed["body"]["unfinished_us"] == dict.fromkeys(
+        ("diagnose_us", "isolate_us", "recover_us", "verify_us"), 0
+    )
+    assert closed["detect_us"] == 0
+    assert not closed.keys() & closed["body"]["unfinished_us"].keys()
+    assert closed["body"]["blast_radius"] == 4
 
 
 def test_the_attempts_of_one_incident_are_bounded():

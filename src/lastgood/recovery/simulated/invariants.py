@@ -321,13 +321,19 @@ class Invariants:
 
     def _on_close(self, fields: dict[str, object]) -> None:
         self.check(fields.get("incident") == self.incident, "an incident closes that is not open")
-        durations = [int(str(fields.get(name, 0))) for name in _DURATIONS]
+        body = fields["body"]
+        assert isinstance(body, dict)
+        known = {name: fields[name] for name in _DURATIONS if name in fields}
+        unfinished = body.get("unfinished_us", {})
+        is_apart = not known.keys() & unfinished.keys()
+        self.check(is_apart, f"{unfinished} is called complete")
+        is_recovered = body["outcome"] == "recovered"
+        self.check(is_recovered is not bool(unfinished), f"{body['outcome']} with {unfinished}")
+        durations = [int(str(us)) for us in (*known.values(), *unfinished.values())]
         self.check(min(durations) >= 0, f"a negative duration: {durations}")
         total_us = self.world.kernel.now_us - self.onset_us
         self.check(sum(durations) == total_us, f"phases {durations} do not add up to {total_us} us")
-        body = fields["body"]
-        assert isinstance(body, dict)
-        if body["outcome"] == "recovered":
+        if is_recovered:
             self.recovered_count += 1
             self.check(body["lost_steps"] >= 0, "lost steps are negative")
         self.incident = None

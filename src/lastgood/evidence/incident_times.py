@@ -1,0 +1,51 @@
+"""How long incidents took, by indicator: one definition for the tables and for the objectives.
+
+An escalated incident was never recovered. However short its phases were, it is no fast recovery: it stands behind
+every recovered one, as if it had taken for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from lastgood.ledger.incident import Incident
+
+TIMES: Final[dict[str, Callable[[Incident], int | None]]] = {
+    "detection_time": lambda i: i.detect_us,
+    "diagnosis_time": lambda i: i.diagnose_us,
+    "isolation_time": lambda i: i.isolate_us,
+    "recovery_time": lambda i: i.recover_us,
+    "verification_time": lambda i: i.verify_us,
+}
+"""Indicator of a contract -> where an incident keeps it."""
+_OF_A_RECOVERY: Final = frozenset({"recovery_time", "verification_time"})
+
+
+class Durations(NamedTuple):
+    """One indicator over some incidents."""
+
+    values_us: tuple[int, ...]
+    never_count: int
+    """Escalated incidents: no time will do."""
+    unknown_count: int
+    """Incidents without a record of it, which could be short or long."""
+
+    def percentile_us(self, ratio: float) -> int | None:
+        """The nearest rank among the known ones, those that never recovered last; None when it falls on one of them."""
+        at = rank_at(len(self.values_us) + self.never_count, ratio)
+        return sorted(self.values_us)[at] if at < len(self.values_us) else None
+
+
+def durations(incidents: Sequence[Incident], indicator: str) -> Durations:
+    """The values of an indicator, and how many incidents have none."""
+    take, is_of_recovery = TIMES[indicator], indicator in _OF_A_RECOVERY
+    reached = [i for i in incidents if not (is_of_recovery and i.outcome == "escalated")]
+    known = tuple(value for i in reached if (value := take(i)) is not None)
+    return Durations(known, len(incidents) - len(reached), len(reached) - len(known))
+
+
+def rank_at(count: int, ratio: float) -> int:
+    """Place of the smallest value that at least this share of all values does not exceed (nearest rank)."""
+    return max(0, math.ceil(ratio * count - 1e-9) - 1)
