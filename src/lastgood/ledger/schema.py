@@ -18,6 +18,8 @@ APPLICATION_ID = 0x4C474C44
 """`LGLD`: SQLite keeps it in the file's header, so a ledger is told from any other database."""
 SCHEMA_VERSION = 1
 EMPTY_LINK = bytes(32)
+HEAD_EVENT_COUNT = 256
+"""Rows of a block. The commit that fills one stores a tree head, and `verify` expects it."""
 READ_BUSY_MS_MAX = 5_000
 STORAGE_FAILURES = (
     apsw.FullError,
@@ -75,6 +77,45 @@ def create_tables(connection: apsw.Connection, *, origin: str) -> None:
             if connection.in_transaction:
                 cursor.execute("ROLLBACK")
             raise
+
+
+def schema_problem(connection: apsw.Connection) -> str | None:
+    """What differs from the tables and indexes that lastgood makes; None when nothing does.
+
+    Tables of a projection are not known here; where one is registered, only what hangs on our own tables is judged.
+    """
+    with contextlib.closing(apsw.Connection(":memory:")) as pattern:
+        for statement in TABLES:
+            pattern.execute(statement)
+        wanted = _objects(pattern)
+    found = _objects(connection)
+    for name in (*wanted, *found):
+        if name in wanted and found.get(name) != wanted[name]:
+            return (
+                f"{_title(wanted, name)} is not as lastgood made it"
+                if name in found
+                else f"{_title(wanted, name)} is missing"
+            )
+    ours = {table for _, table, _ in wanted.values()}
+    has_projection = one(connection, "SELECT count(*) FROM projection") > 0
+    for name, (_, table, _) in found.items():
+        if name not in wanted and (table in ours or not has_projection):
+            return f"{_title(found, name)} was added"
+    if one(connection, "SELECT count(*) FROM ledger_meta") != 1:
+        return "ledger_meta holds more than the origin"
+    return None
+
+
+def _objects(connection: apsw.Connection) -> dict[str, tuple[str, str, str | None]]:
+    """Name -> type, table and statement of everything in the file, except SQLite's own statistics."""
+    rows = connection.execute(
+        "SELECT name, type, tbl_name, sql FROM sqlite_schema WHERE name NOT GLOB 'sqlite_stat*'"
+    )
+    return {name: (kind, table, sql) for name, kind, table, sql in rows}
+
+
+def _title(objects: dict[str, tuple[str, str, str | None]], name: str) -> str:
+    return f"the {objects[name][0]} {name}"
 
 
 def open_read_only(path: Path) -> apsw.Connection:

@@ -31,6 +31,7 @@ from lastgood.base.errors import LedgerError, LedgerPathError
 from lastgood.ledger.event import Event, decode_event, encode_event
 from lastgood.ledger.merkle import Frontier, leaf_hash
 from lastgood.ledger.schema import (
+    HEAD_EVENT_COUNT,
     STORAGE_FAILURES,
     check_identity,
     create_tables,
@@ -42,9 +43,8 @@ from lastgood.ledger.tree_head import TreeHead
 
 BUSY_MS_MAX = 30_000
 """How long an append waits for another writing process before it gives up."""
-HEAD_EVENT_COUNT = 256
-"""A tree head is stored at least every so many events, and after each commit that is this long after the last one:"""
 HEAD_AGE_US_MAX = 60_000_000
+"""A tree head is stored with each commit that fills a block of `HEAD_EVENT_COUNT`, or is this long after the last."""
 
 
 _KIND = "(:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))"

@@ -2,7 +2,9 @@
 
 Four things are compared: each row with its own bytes and with the link of the row before, the tree over all leaves
 with the frontier, with every tree head that the ledger stored about itself, and with a head that somebody kept
-outside. The first three find damage and clumsy edits and name the first bad sequence number; only the last finds a
+outside. Beside them stand the tables and indexes themselves, which must be those that lastgood makes. Bytes of the
+file that hold no row (free pages, the header's counters) carry nothing and are not covered.
+The first three find damage and clumsy edits and name the first bad sequence number; only the last finds a
 cut tail or a history that was rewritten with all its hashes, because everything inside the file can be rewritten.
 
 The file is opened read-only and never repaired.
@@ -28,7 +30,14 @@ from lastgood.base.errors import (
     LedgerPathError,
 )
 from lastgood.ledger.merkle import TreeBuilder
-from lastgood.ledger.schema import EMPTY_LINK, one, open_read_only, storage_errors
+from lastgood.ledger.schema import (
+    EMPTY_LINK,
+    HEAD_EVENT_COUNT,
+    one,
+    open_read_only,
+    schema_problem,
+    storage_errors,
+)
 from lastgood.ledger.tree_head import TreeHead, parse_note
 
 
@@ -156,6 +165,8 @@ def _verify(connection: apsw.Connection, path: Path, head: TreeHead | None) -> V
         _compare_frontier(connection, path, scan)
         _compare_outside(scan, head)
         _compare_heads(scan, heads, wrong_head)
+        _check_heads_are_there(scan, heads)
+        _check_schema(connection, path)
         _check_indexes(connection, path)
     except _Bad as bad:
         return _failed(path, bad.reason, bad.seq, origin=origin, size=_count(connection), head=head)
@@ -269,6 +280,17 @@ def _compare_heads(scan: _Scan, heads: list[TreeHead], wrong_head: str | None) -
             )
 
 
+def _check_heads_are_there(scan: _Scan, heads: list[TreeHead]) -> None:
+    """A head is stored by the commit that fills each block of rows, so one counts at least all full blocks."""
+    needed = scan.tree.size // HEAD_EVENT_COUNT * HEAD_EVENT_COUNT
+    last = max((stored.size for stored in heads), default=0)
+    if last < needed:
+        raise _Bad(
+            f"a stored tree head is missing: one must count {needed} rows or more, the last counts {last}",
+            None,
+        )
+
+
 def _compare_outside(scan: _Scan, head: TreeHead | None) -> None:
     if head is None:
         return
@@ -283,6 +305,14 @@ def _compare_outside(scan: _Scan, head: TreeHead | None) -> None:
             "each other; only a copy can say which row differs first",
             None,
         )
+
+
+def _check_schema(connection: apsw.Connection, path: Path) -> None:
+    """Tables and indexes that were dropped, changed or added; a trigger could alter what is appended."""
+    with storage_errors(path):
+        problem = schema_problem(connection)
+    if problem is not None:
+        raise _Bad(f"the rows hold, but {problem}", None)
 
 
 def _check_indexes(connection: apsw.Connection, path: Path) -> None:

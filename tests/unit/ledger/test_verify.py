@@ -10,7 +10,7 @@ import pytest
 from lastgood.base.errors import BadInput
 from lastgood.ledger.event import decode_event, encode_event
 from lastgood.ledger.merkle import TreeBuilder, leaf_hash
-from lastgood.ledger.schema import EMPTY_LINK
+from lastgood.ledger.schema import EMPTY_LINK, HEAD_EVENT_COUNT
 from lastgood.ledger.store import open_store
 from lastgood.ledger.tree_head import TreeHead
 from lastgood.ledger.verify import Verdict, verify_ledger
@@ -322,3 +322,40 @@ def test_a_newer_ledger_cannot_be_judged(path):
 def test_a_lost_table_is_not_held(path):
     change(path, "DROP TABLE event")
     assert verify_ledger(path).verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    ("statement", "part"),
+    [
+        ("DROP INDEX event_by_run", "index event_by_run is missing"),
+        ("DROP TABLE projection", "table projection is missing"),
+        ("CREATE TABLE recipe (name TEXT)", "table recipe was added"),
+        ("CREATE INDEX mine ON event (run)", "index mine was added"),
+        ("CREATE VIEW mine AS SELECT * FROM event", "view mine was added"),
+        (
+            "CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM tree_head; END",
+            "trigger t was added",
+        ),
+        ("ALTER TABLE tree_head ADD COLUMN more TEXT", "table tree_head is not as"),
+        ("INSERT INTO ledger_meta VALUES ('more', 'x')", "ledger_meta holds more"),
+    ],
+)
+def test_tables_and_indexes_are_those_that_lastgood_makes(path, statement, part):
+    change(path, statement)
+    result = verify_ledger(path)
+    assert result.verdict is Verdict.FAILED
+    assert part in result.reason
+
+
+def test_what_sqlite_keeps_about_a_file_is_no_change(path):
+    change(path, "ANALYZE", "VACUUM")
+    assert verify_ledger(path).ok
+
+
+def test_the_heads_of_full_blocks_must_be_there(tmp_path):
+    path = make_ledger(tmp_path / "long.db", HEAD_EVENT_COUNT + 3)
+    assert verify_ledger(path).ok
+    change(path, "DELETE FROM tree_head")
+    result = verify_ledger(path)
+    assert result.verdict is Verdict.FAILED
+    assert f"must count {HEAD_EVENT_COUNT} rows" in result.reason
