@@ -60,7 +60,8 @@ class Execution:
     step: int
     start_us: int
     end_us: int
-    attempt: int | None
+    attempt: tuple[int, int | None]
+    """Start of the run and attempt since it: a run that is started again counts its attempts from 1 again."""
     is_first: bool
     """The first of its attempt: compiles and warm caches make it no measure of the others."""
     is_lost: bool = False
@@ -117,6 +118,7 @@ def _executions(events: Sequence[Event], as_of_us: int) -> tuple[list[Execution]
     """Every execution of every step in order of time, and how many contradicted themselves."""
     found: list[Execution] = []
     clamped = 0
+    starts_us = [time_of(e) for e in events if e.kind == EventKind.RUN_START]
     for event in events:
         if event.kind != EventKind.STEP:
             continue
@@ -133,9 +135,8 @@ def _executions(events: Sequence[Event], as_of_us: int) -> tuple[list[Execution]
                 clamped += 1  # a clock that went back: the step happened, its length is not known
                 end_us = began
             if end_us <= as_of_us:
-                found.append(
-                    Execution(first + offset, began, end_us, event.attempt, is_first=False)
-                )
+                attempt = (bisect.bisect_right(starts_us, began), event.attempt)
+                found.append(Execution(first + offset, began, end_us, attempt, is_first=False))
             began = end_us
     found.sort(key=lambda e: (e.end_us, e.step))
     before: Execution | None = None
@@ -220,12 +221,17 @@ def _start_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim
     """From a start of the run or of an attempt to its first step: warm-up. From an end to the next start: schedule."""
     begins = sorted(e.start_us for e in timeline.executions if e.is_first)
     starts = [e for e in events if e.kind in {EventKind.RUN_START, EventKind.ATTEMPT_START}]
+    again_us = [time_of(e) for e in starts if e.kind == EventKind.RUN_START]
     for at, start in enumerate(starts):
         start_us = time_of(start)
         next_us = time_of(starts[at + 1]) if at + 1 < len(starts) else timeline.end_us
+        if start.kind == EventKind.RUN_START:
+            # Its own attempts are part of it; the next start of the run is not.
+            later = bisect.bisect_right(again_us, start_us)
+            next_us = again_us[later] if later < len(again_us) else timeline.end_us
         found = bisect.bisect_left(begins, start_us)
         first_us = begins[found] if found < len(begins) else None
-        if first_us is not None and (first_us <= next_us or start.kind == EventKind.RUN_START):
+        if first_us is not None and first_us <= next_us:
             yield Claim("warmup", start_us, first_us)
         else:
             yield Claim("warmup", start_us, max(start_us, next_us), is_inferred=True)
@@ -309,13 +315,17 @@ def _incident_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cl
             by_incident.setdefault(event.incident, []).append(event)
     quiet = {EventKind.INCIDENT_CLOSE, EventKind.ATTEMPT_START, EventKind.RUN_START}
     marks_us = sorted(time_of(e) for e in events if e.kind in quiet)
+    starts_us = sorted(time_of(e) for e in events if e.kind == EventKind.RUN_START)
     for members in by_incident.values():
         members.sort(key=lambda e: (_seen(e), _PHASE_ORDER[EventKind(e.kind)], e.id))
-        yield from _one_incident(members, timeline, marks_us)
+        yield from _one_incident(members, timeline, marks_us, starts_us)
 
 
 def _one_incident(
-    events: Sequence[Event], timeline: Timeline, marks_us: Sequence[int]
+    events: Sequence[Event],
+    timeline: Timeline,
+    marks_us: Sequence[int],
+    starts_us: Sequence[int],
 ) -> Iterable[Claim]:
     """Last completed step to detection, then phase by phase to the close."""
     first = next((e for e in events if e.kind == EventKind.DETECT), events[0])
@@ -330,7 +340,8 @@ def _one_incident(
         if event.kind == EventKind.INCIDENT_CLOSE:
             return
         phase, since_us = _PHASES.get(EventKind(event.kind), phase), at_us
-    yield Claim(phase, since_us, _resumed(timeline, since_us), is_inferred=True)
+    end_us = min([_resumed(timeline, since_us), *(us for us in starts_us if us > since_us)])
+    yield Claim(phase, since_us, end_us, is_inferred=True)
 
 
 def _progress_ended(detect: Event, timeline: Timeline, marks_us: Sequence[int]) -> int:
@@ -350,7 +361,7 @@ def _progress_ended(detect: Event, timeline: Timeline, marks_us: Sequence[int]) 
 
 
 def _resumed(timeline: Timeline, after_us: int) -> int:
-    """Begin of the first step that began after this moment, or the end of the run: nobody closed the incident."""
+    """Begin of the first step of an attempt after this moment, or the end of the run: nobody closed the incident."""
     begins = (e.start_us for e in timeline.executions if e.is_first and e.start_us >= after_us)
     return min(begins, default=timeline.end_us)
 

@@ -131,6 +131,54 @@ def test_waiting_for_a_place_between_an_end_and_the_next_start_is_schedule():
     assert seconds(story) == {"productive": 200, "down.schedule": 600, "warmup": 30}
 
 
+def started_again(first: int) -> Story:
+    """A run that ended and was started again under its name: attempts count from 1 again."""
+    story = Story().start(0)
+    story.tell("attempt.start", 2)
+    story.steps(1, 10, 5, each=1.000001).end(20)
+    story.start(620)
+    story.tell("attempt.start", 623.5)
+    return story.steps(first, first + 9, 630, each=2).end(650.25)
+
+
+# Until the first step 5 s and 10 s; 600 s between the two parts; behind the last step 20 - 15.00001 s and 0.25 s.
+WAITED_US = {"down.schedule": 600_000_000, "warmup": 15_000_000, "unknown": 4_999_990 + 250_000}
+
+
+@pytest.mark.parametrize(
+    ("first", "totals_us", "accepted", "lost"),
+    [
+        (11, {"productive": 10_000_010 + 20_000_000}, 20, 0),  # goes on from its last checkpoint
+        (8, {"productive": 7_000_007 + 20_000_000, "lost": 3_000_003}, 17, 3),  # an older one
+        (1, {"productive": 20_000_000, "lost": 10_000_010}, 10, 10),  # begins again
+    ],
+)
+def test_a_run_that_is_started_again_makes_steps_in_both_parts(first, totals_us, accepted, lost):
+    wall = partition(started_again(first).events, run="r1", as_of_us=us(100_000))
+    assert {str(s): total for s, total in wall.totals_us.items() if total} == WAITED_US | totals_us
+    assert (wall.accepted_steps, wall.lost_executions) == (accepted, lost)
+    assert wall.window_us == 650_250_000
+    schedule = [s for s in wall.spans if s.state is WallState.DOWN_SCHEDULE]
+    assert [(s.start_us, s.end_us) for s in schedule] == [(us(20), us(620))]
+
+
+def test_a_part_without_a_step_is_warmup_and_the_wait_behind_it_is_not():
+    story = Story().start(0).end(7)
+    story.start(100).steps(1, 2, 103).end(123)
+    assert seconds(story) == {"warmup": 7 + 3, "down.schedule": 93, "productive": 20}
+
+
+def test_an_incident_that_its_run_ended_in_is_over_when_the_run_starts_again():
+    story = Story().start(0).steps(1, 10, 0)
+    story.tell("detect", 110, incident="i1", t_occurred_us=us(100))
+    story.tell("diagnose", 112, incident="i1")
+    story.end(115)
+    story.start(200).steps(11, 12, 205).end(225)
+    assert seconds(story) == {
+        "productive": 120, "down.detect": 10, "down.diagnose": 2, "down.isolate": 3, "down.schedule": 85, "warmup": 5,
+    }  # fmt: skip
+
+
 def test_planned_stops_are_planned():
     story = Story().start().steps(1, 10, 0)
     story.tell("planned.begin", 100)
