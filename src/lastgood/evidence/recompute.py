@@ -9,7 +9,8 @@ The stored numbers are only compared with, never used.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from lastgood.evidence.manifest import Manifest, Mismatch, first_wrong_file, rea
 from lastgood.evidence.report import Report, figures_in, plain
 from lastgood.ledger.store import read_store
 from lastgood.ledger.tree_head import TreeHead, parse_note
-from lastgood.ledger.verify import verify_ledger
+from lastgood.ledger.verify import OTHER_LEDGER, verify_ledger
 
 RELATIVE_MAX = 1e-9
 
@@ -59,7 +60,10 @@ def recompute_bundle(
     Raises:
         BadInput: it is not a bundle, or a file in it cannot be read as what it should be.
     """
-    with tempfile.TemporaryDirectory(prefix="lastgood-recompute-") as name:
+    with (
+        tempfile.TemporaryDirectory(prefix="lastgood-recompute-") as name,
+        _named_as_in_the_bundle(Path(name)),
+    ):
         folder = Path(name)
         on_stage("unpacking")
         archive.unpack(bundle, folder)
@@ -77,6 +81,19 @@ def recompute_bundle(
         return _compare(folder, manifest, head, report, version=version)
 
 
+@contextmanager
+def _named_as_in_the_bundle(folder: Path) -> Generator[None]:
+    """Errors name the file inside the bundle; where we unpacked it says nothing to anybody, and is gone by then."""
+    try:
+        yield
+    except LastgoodError as error:
+        for part in ("where", "found", "needs", "next"):
+            text = getattr(error, part)
+            if isinstance(text, str):
+                setattr(error, part, text.replace(f"{folder}/", ""))
+        raise
+
+
 def _read_head(folder: Path) -> TreeHead:
     try:
         return parse_note((folder / archive.HEAD).read_text(encoding="utf-8"), where=archive.HEAD)
@@ -88,13 +105,22 @@ def _read_head(folder: Path) -> TreeHead:
 
 def _ledger_mismatch(folder: Path, head: TreeHead) -> Mismatch | None:
     """What is wrong with the bundled ledger; it must end exactly at the bundled head."""
-    result = verify_ledger(folder / archive.LEDGER, head=head)
+    try:
+        result = verify_ledger(folder / archive.LEDGER, head=head)
+    except BadInput as error:
+        if error.code != OTHER_LEDGER:
+            raise
+        return Mismatch(
+            where=archive.LEDGER,
+            stored=f"tree head of the ledger {head.origin}",
+            recomputed=f"another ledger, {error.needs}",
+        )
     if not result.ok:
         row = "" if result.first_bad_seq is None else f", first bad row {result.first_bad_seq}"
         return Mismatch(
             where=f"{archive.LEDGER}{row}",
             stored=f"tree head of {head.size} events, root {head.root_hex[:16]}...",
-            recomputed=result.reason,
+            recomputed=result.reason.replace(f"{folder}/", ""),
         )
     if result.size != head.size:
         return Mismatch(

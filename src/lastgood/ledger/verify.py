@@ -41,6 +41,10 @@ from lastgood.ledger.schema import (
 from lastgood.ledger.tree_head import TreeHead, parse_note
 
 
+OTHER_LEDGER = "LG-I04"
+"""Code of the refusal to compare a ledger with the head of another one."""
+
+
 class Verdict(enum.StrEnum):
     """The answer of the check. Unknown is never ok."""
 
@@ -153,7 +157,11 @@ def _verify(connection: apsw.Connection, path: Path, head: TreeHead | None) -> V
     origin = _origin(connection, path)
     if head is not None and origin is not None and head.origin != origin:
         raise BadInput(
-            "the tree head is of another ledger", where=str(path), found=head.origin, needs=origin
+            "the tree head is of another ledger",
+            where=str(path),
+            found=head.origin,
+            needs=origin,
+            code=OTHER_LEDGER,
         )
     tree = TreeBuilder()
     heads: list[TreeHead] = []

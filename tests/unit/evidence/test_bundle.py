@@ -369,14 +369,22 @@ def test_the_ledger_of_another_run_is_found(copy, tmp_path):
         (copy / archive.LEDGER).unlink()
         store.copy_to(copy / archive.LEDGER)
     sign_again(copy)
-    with pytest.raises(BadInput, match="another ledger"):
-        recomputed(copy)
+    difference = recomputed(copy).first_difference
+    assert difference.where == archive.LEDGER
+    assert "another ledger" in difference.recomputed
 
 
 def with_connection(folder, sql):
     connection = apsw.Connection(str(folder / archive.LEDGER))
     connection.execute(sql).fetchall()
     connection.close()
+
+
+def test_an_error_names_the_file_inside_the_bundle(copy):
+    (copy / archive.LEDGER).write_bytes(b"not a database at all" * 1000)
+    sign_again(copy)
+    with pytest.raises(BadInput, match=r"^ledger\.db: not a ledger"):
+        recomputed(copy)
 
 
 # --- not a bundle -------------------------------------------------------------------------------------
