@@ -10,7 +10,8 @@ host, two hosts of one rack. It says nothing about the cause.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from lastgood.base.errors import BadInput
@@ -140,13 +141,34 @@ def fold_incidents(events: Iterable[Event], rule: Rule = LINKS) -> list[Incident
 def _group(events: Sequence[Event], rule: Rule) -> dict[str, list[Event]]:
     groups: dict[str, list[Event]] = {}
     recent: dict[str, tuple[str, int]] = {}  # domain id -> incident and time of its last event
-    for event in events:
-        name = event.incident or _planned_name(event, groups)
+    for event, declared in declared_incidents(events):
+        name = declared or _planned_name(event, groups)
         if name is None and rule.gap_us is not None and _is_failure(event):
             name = _by_gap(event, rule, recent)
         if name is not None:
             groups.setdefault(name, []).append(event)
     return groups
+
+
+def declared_incidents(events: Iterable[Event]) -> Iterator[tuple[Event, str | None]]:
+    """Each event, in order of time, with the incident that it declares.
+
+    A run that is started again counts its incidents from 1 again: a name that is opened anew after another start is
+    another incident. A remark that only comes after that start still belongs to the first one.
+    """
+    starts: Counter[str | None] = Counter()
+    opened: dict[str, int] = {}  # declared name -> the start of its run in which it was opened last
+    current: dict[str, str] = {}
+    for event in events:
+        if event.kind == EventKind.RUN_START:
+            starts[event.run] += 1
+        declared = event.incident
+        if declared is not None and event.kind == EventKind.INCIDENT_OPEN:
+            start = starts[event.run]
+            if opened.setdefault(declared, start) != start:
+                current[declared] = f"{declared} (start {start})"
+                opened[declared] = start
+        yield event, current.get(declared, declared) if declared is not None else None
 
 
 def _planned_name(event: Event, groups: dict[str, list[Event]]) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event, time_of
-from lastgood.ledger.incident import is_accepted
+from lastgood.ledger.incident import declared_incidents, is_accepted
 
 if TYPE_CHECKING:
     from lastgood.ledger.walltime import WallTimeRules
@@ -310,9 +310,9 @@ def _section_claim(begin: Event, end_us: int, *, is_inferred: bool) -> Iterable[
 
 def _incident_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:
     by_incident: dict[str, list[Event]] = {}
-    for event in events:
-        if event.incident is not None and event.kind in _PHASE_ORDER:
-            by_incident.setdefault(event.incident, []).append(event)
+    for event, name in declared_incidents(events):
+        if name is not None and event.kind in _PHASE_ORDER:
+            by_incident.setdefault(name, []).append(event)
     quiet = {EventKind.INCIDENT_CLOSE, EventKind.ATTEMPT_START, EventKind.RUN_START}
     marks_us = sorted(time_of(e) for e in events if e.kind in quiet)
     starts_us = sorted(time_of(e) for e in events if e.kind == EventKind.RUN_START)

@@ -267,10 +267,12 @@ def _run(events: Sequence[Event], run: str, contract: FailureContract) -> Sectio
 
 def _attempts(events: Sequence[Event], run: str) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    ends = {e.attempt: e for e in of_run(events, run, EventKind.ATTEMPT_END)}
+    ends = of_run(events, run, EventKind.ATTEMPT_END)
     begins = of_run(events, run, EventKind.ATTEMPT_START)
     for event in begins:
-        end = ends.get(event.attempt)
+        # A run that is started again counts its attempts from 1 again: the end is the first one behind the start.
+        later = (e for e in ends if e.attempt == event.attempt and time_of(e) >= time_of(event))
+        end = min(later, key=time_of, default=None)
         lasted = measured(
             f"attempt {event.attempt} time",
             time_of(end) - time_of(event) if end else None,

@@ -139,6 +139,27 @@ def test_everybody_who_had_to_stop_is_in_the_blast_radius(ranks, killed, parked,
     assert fold_incidents(story.events)[0].blast_radius == 7
 
 
+def test_a_run_that_is_started_again_counts_its_incidents_anew():
+    story = Story().start().incident("r1/incident-1", **TIMES).end(160)
+    later = {name: second + 1000 for name, second in TIMES.items()}
+    story.start(1000).incident("r1/incident-1", **later, symptom="hang")
+    story.tell("annotation", 1160, incident="r1/incident-1", body={"text": "the second one"})
+    first, second = fold_incidents(story.events)
+    assert (first.id, second.id) == ("r1/incident-1", "r1/incident-1 (start 2)")
+    assert (first.symptom, second.symptom) == ("process_exit", "hang")
+    assert (first.onset_us, first.closed_us) == (us(121), us(151))
+    assert (second.onset_us, second.closed_us) == (us(1121), us(1151))
+    assert (first.recover_us, second.recover_us) == (9_000_000, 9_000_000)
+    assert "the second one" in second.notes
+
+
+def test_a_remark_after_the_next_start_belongs_to_the_incident_that_it_names():
+    story = Story().start().incident("i1", **TIMES).end(160)
+    story.start(1000).tell("annotation", 1001, incident="i1", body={"text": "it was the fan"})
+    (incident,) = fold_incidents(story.events)
+    assert "it was the fan" in incident.notes
+
+
 def test_an_escalation_is_an_outcome():
     story = Story()
     story.tell("detect", 10, incident="i1")

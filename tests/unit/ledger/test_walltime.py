@@ -168,6 +168,19 @@ def test_a_part_without_a_step_is_warmup_and_the_wait_behind_it_is_not():
     assert seconds(story) == {"warmup": 7 + 3, "down.schedule": 93, "productive": 20}
 
 
+def test_two_incidents_of_one_name_do_not_take_the_time_between_them():
+    story = Story().start(0).steps(1, 10, 0)
+    story.incident("i1", onset=101, detect=102, diagnose=103, isolate=104, begin=105, restore=106, verify=107, close=108)  # fmt: skip
+    story.steps(11, 11, 108).end(118)
+    story.start(200).steps(12, 13, 205)
+    story.incident("i1", onset=226, detect=227, diagnose=228, isolate=229, begin=230, restore=231, verify=232, close=233)  # fmt: skip
+    story.steps(14, 14, 233).end(243)
+    assert seconds(story) == {
+        "productive": 140, "down.detect": 4, "down.diagnose": 2, "down.isolate": 2, "down.restart": 2, "restore": 2,
+        "down.verify": 4, "down.schedule": 82, "warmup": 5,
+    }  # fmt: skip
+
+
 def test_an_incident_that_its_run_ended_in_is_over_when_the_run_starts_again():
     story = Story().start(0).steps(1, 10, 0)
     story.tell("detect", 110, incident="i1", t_occurred_us=us(100))
