@@ -24,6 +24,10 @@ from lastgood.base.errors import EvidenceError
 from lastgood.base.units import format_bytes, format_duration, format_number
 
 T = TypeVar("T")
+DEVICE_TIME = "device-us"
+"""Unit of device time, which reads `1.94 device-s`: two devices lose two of them in one second."""
+COUNTED = frozenset(("steps", "ranks", "incidents", "events"))
+"""Units that have a singular."""
 
 
 class FigureKind(enum.StrEnum):
@@ -326,10 +330,14 @@ def format_value(figure: Figure) -> str:
 def _format_in_unit(value: float, unit: str) -> str:
     if unit == "us":
         return format_duration(value)
+    if unit == DEVICE_TIME:
+        return "0 device-s" if value == 0 else format_duration(value).replace(" ", " device-")
     if unit == "bytes":
         return format_bytes(value)
     if unit == "ratio":
         return f"{value:.4f}"
+    if value == 1 and unit in COUNTED:
+        return f"1 {unit.removesuffix('s')}"
     text = f"{value}" if isinstance(value, int) else format_number(value)
     return f"{text} {unit}".rstrip()
 

@@ -92,7 +92,8 @@ def report(
 def bundle(ledger: Path | None, *, run: str | None, contract: Path | None, output: Path) -> int:
     """Pack ledger, contract, report and figures so that a stranger can recompute them.
 
-    PATH must not exist yet: evidence is never overwritten.
+    PATH must not exist yet: evidence is never overwritten. The report is about one run; the ledger goes in whole,
+    with all its runs, because only a whole ledger can be verified.
     """
     from lastgood.base.clock import SystemClock
     from lastgood.evidence.bundle import write_bundle
@@ -112,6 +113,12 @@ def bundle(ledger: Path | None, *, run: str | None, contract: Path | None, outpu
         f"bundle: {made.path} ({made.figure_count} figures, {made.head.size:,} events, root {made.head.root_hex})"
     )
     click.echo(f"next: lastgood recompute {made.path}")
+    if run is not None or made.run_count > 1:
+        click.echo(
+            f"the bundle holds the whole ledger: {made.head.size:,} events of "
+            f"{made.run_count} run{'' if made.run_count == 1 else 's'}",
+            err=True,
+        )
     return EXIT_HELD
 
 

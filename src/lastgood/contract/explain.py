@@ -83,8 +83,12 @@ def explain(contract: FailureContract) -> tuple[Paragraph, ...]:
 
 def _workload(contract: FailureContract) -> Iterator[str]:
     workload = contract.spec.workload
-    devices = f"{workload.devices} device{'s' if workload.devices > 1 else ''}"
-    yield f"{workload.kind} on {devices}."
+    if (
+        contract.is_assumed
+    ):  # the default's number is a placeholder, and would stand beside the real number of ranks
+        yield f"{workload.kind}; the number of devices is not declared."
+    else:
+        yield f"{workload.kind} on {workload.devices} device{'s' if workload.devices > 1 else ''}."
     yield f"Accepted work: {workload.boundary}."
     if contract.spec.description:
         yield contract.spec.description

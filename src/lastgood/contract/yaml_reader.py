@@ -224,7 +224,7 @@ def _add_syntax_problem(error: yaml.MarkedYAMLError, text: str, document: Docume
     document.add(
         (),
         found=(error.problem or "a syntax error").removeprefix("found "),
-        needs=f"valid YAML ({error.context or 'here'})",
+        needs=f"valid YAML ({error.context})" if error.context else "valid YAML",
         line=line,
     )
 

@@ -25,6 +25,7 @@ from lastgood.evidence.assemble import (
     last_instant_us,
     open_ledger,
     recorded_contract,
+    run_names,
 )
 from lastgood.evidence.html import render_html
 from lastgood.evidence.manifest import SCHEMA, Manifest, describe_files, write_manifest
@@ -40,6 +41,8 @@ class Bundle:
     report: Report
     head: TreeHead
     figure_count: int
+    run_count: int
+    """Runs in the ledger that was packed; the report is about one of them."""
 
 
 def write_bundle(
@@ -80,6 +83,8 @@ def write_bundle(
             version=version,
             command=f"lastgood recompute {target.name}",
         )
+        with open_ledger(folder / archive.LEDGER) as store:
+            run_count = len(run_names(store))
         report, head, question = _compute(folder / archive.LEDGER, declared, question, builders)
         on_stage("drawing the page")
         (folder / archive.HEAD).write_text(head.to_note(), encoding="utf-8")
@@ -89,7 +94,13 @@ def write_bundle(
         on_stage("writing the bundle")
         write = archive.write_tar if target.suffix == ".tar" else archive.write_folder
         write(folder, target)
-    return Bundle(path=target, report=report, head=head, figure_count=len(figures_in(report)))
+    return Bundle(
+        path=target,
+        report=report,
+        head=head,
+        figure_count=len(figures_in(report)),
+        run_count=run_count,
+    )
 
 
 def read_contract(path: Path, *, source: str) -> FailureContract:

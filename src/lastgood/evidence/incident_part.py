@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lastgood.base.figures import measured
+from lastgood.base.figures import DEVICE_TIME, measured
 from lastgood.contract.taxonomy import CountedClass, Symptom
 from lastgood.evidence.report import (
     Check,
@@ -97,7 +97,9 @@ def headline(
         return Headline(state=state, sentence=sentence, checks=checks)
     close = sum(i.verification is not None and i.verification.result != "equal" for i in faults)
     how = "bit for bit" if not close else f"{close} of them within tolerance"
-    subject = f"All {count} {noun} were" if count > 1 else f"The one {noun} was"
+    subject = {1: f"The one {noun} was", 2: f"Both {noun} were"}.get(
+        count, f"All {count} {noun} were"
+    )
     return Headline(
         state=state,
         sentence=f"{subject} detected, contained, recovered and verified, {how}.",
@@ -223,13 +225,7 @@ def title_of(incident: Incident) -> str:
     """What was seen, in one plain sentence."""
     if incident.is_planned and incident.symptom is None:
         return "Planned stop"
-    who = (
-        f"rank {incident.ranks[0]}"
-        if len(incident.ranks) == 1
-        else f"ranks {ranks_text(incident.ranks)}"
-        if incident.ranks
-        else "a rank"
-    )
+    who = _ranks_words(incident.ranks) if incident.ranks else "a rank"
     words = SYMPTOM_TITLES.get(incident.symptom or "")
     if words is None:
         words = (incident.symptom or "Unknown symptom").replace("_", " ") + (
@@ -252,6 +248,12 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in folded)
 
 
+def _ranks_words(ranks: Sequence[int]) -> str:
+    """`rank 0`, because a 0 alone reads as none; `ranks 0-2, 5`; `none named`."""
+    noun = {0: "", 1: "rank "}.get(len(set(ranks)), "ranks ")
+    return noun + ranks_text(ranks)
+
+
 def _facts(incident: Incident, injection: Injection | None) -> tuple[tuple[str, str], ...]:
     shared = [f"{d.kind} {d.id}" for d in incident.domain if d.kind != "rank"]
     by = ", ".join(f"{d.kind} {d.id}" for d in incident.correlated_by)
@@ -268,7 +270,7 @@ def _facts(incident: Incident, injection: Injection | None) -> tuple[tuple[str, 
         ("Class", CLASS_TITLES.get(incident.class_ or "", incident.class_ or "not stated")),
         ("Symptom", (incident.symptom or "not stated").replace("_", " ")),
         ("Cause", cause),
-        ("Ranks at fault", ranks_text(incident.ranks)),
+        ("Ranks at fault", _ranks_words(incident.ranks)),
         ("Fault domain", ", ".join(shared) or "not stated"),
         ("Correlated", f"yes, by {by}" if incident.correlated else "no"),
     )
@@ -322,7 +324,7 @@ def _figures(
         ("Verification", "verification", incident.verify_us, "us"),
         ("Blast radius", "blast radius", incident.blast_radius, "ranks"),
         ("Lost steps", "lost steps", incident.lost_steps, ""),
-        ("Lost device time", "lost device time", incident.lost_device_us, "us"),
+        ("Lost device time", "lost device time", incident.lost_device_us, DEVICE_TIME),
         ("Age of the restored state", "checkpoint age", incident.checkpoint_age_us, "us"),
         ("First divergent step", "first divergent step", incident.first_divergent_step, ""),
     )

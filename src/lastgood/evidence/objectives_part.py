@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from lastgood.base.figures import Figure, assumed, measured
+from lastgood.base.figures import DEVICE_TIME, Figure, assumed, measured
 from lastgood.base.units import format_duration
 from lastgood.contract.budgets import CountBudget, RatioBudget
 from lastgood.contract.model import FailureContract
@@ -137,7 +137,7 @@ def judge(
                 counted,
                 lambda i: i.lost_device_us,
                 objective.limit_us,
-                "us",
+                DEVICE_TIME,
                 times.wall.as_of_us,
             )
         case EscapedCorruptionObjective():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lastgood.base.figures import Figure, measured
+from lastgood.base.figures import DEVICE_TIME, Figure, measured
 from lastgood.contract.taxonomy import CountedClass
 from lastgood.evidence.incident_part import CLASS_TITLES, known
 from lastgood.evidence.incident_times import durations
@@ -78,7 +78,7 @@ def _class_row(
         median("recovery", "recovery_time"),
         number("blast radius", max(radii, default=None), "ranks", n=len(radii)) if count else None,
         total("lost steps", lambda i: i.lost_steps, ""),
-        total("lost device time", lambda i: i.lost_device_us, "us"),
+        total("lost device time", lambda i: i.lost_device_us, DEVICE_TIME),
     )
 
 
@@ -117,7 +117,7 @@ def stops_table(
                 number(
                     f"{title} lost device time",
                     sum(lost) if lost else (0 if not members else None),
-                    "us",
+                    DEVICE_TIME,
                     len(lost),
                 ),
                 None if is_planned else mtti,

@@ -34,8 +34,21 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Write the whole report to a rich console, at most 80 columns wide."""
+    """Write the whole report to a rich console, at most 80 columns wide.
+
+    Rich fills its lines with blanks; what goes to a file or a pipe has none at its line ends.
+    """
     console.width = min(console.width, WIDTH_MAX)
+    if console.is_terminal:
+        _print(report, console)
+        return
+    with console.capture() as captured:
+        _print(report, console)
+    text = "\n".join(line.rstrip() for line in captured.get().split("\n"))
+    console.out(text, end="", highlight=False)
+
+
+def _print(report: Report, console: Console) -> None:
     page = _Page(console)
     page.line(f"{report.title}: {report.subject}", "bold")
     page.line(f"records up to {wording.instant_text(report.as_of_us)}", "dim")

@@ -10,7 +10,13 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Final
 
-from lastgood.base.figures import Figure, check_renderable, format_interval, format_value
+from lastgood.base.figures import (
+    DEVICE_TIME,
+    Figure,
+    check_renderable,
+    format_interval,
+    format_value,
+)
 from lastgood.base.units import (
     US_PER_H,
     US_PER_MIN,
@@ -25,9 +31,6 @@ NOT_OBSERVED: Final = "not observed"
 NOTHING: Final = "–"
 SCALES_US: Final = {"us": 1, "ms": US_PER_MS, "s": US_PER_S, "min": US_PER_MIN, "h": US_PER_H}
 """Units that a column of durations may declare."""
-
-COUNTED: Final = frozenset(("steps", "ranks", "incidents", "events"))
-"""Units that have a singular."""
 
 STATES: Final = {
     "held": "held",
@@ -55,12 +58,10 @@ def value_text(figure: Figure) -> str:
     check_renderable(figure)
     if figure.value == 0 and figure.unit == "us":
         return "0 s"
-    if figure.value == 1 and figure.unit in COUNTED:
-        return f"1 {figure.unit.removesuffix('s')}"
     if (
         isinstance(figure.value, int)
         and abs(figure.value) >= 10_000
-        and figure.unit not in {"us", "bytes"}
+        and figure.unit not in {"us", DEVICE_TIME, "bytes"}
     ):
         return f"{figure.value:,} {figure.unit}".rstrip()
     return format_value(figure)
@@ -135,7 +136,7 @@ def _in_unit(cell: Cell, unit: str, scale_us: int | None) -> float | None:
     """The number to print when the unit stands in the header; None when the cell has to say its own."""
     if not isinstance(cell, Figure) or cell.value is None:
         return None
-    if scale_us is not None and cell.unit == "us":
+    if scale_us is not None and cell.unit in {"us", DEVICE_TIME}:
         return cell.value / scale_us
     return cell.value if unit and unit == cell.unit else None
 

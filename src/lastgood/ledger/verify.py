@@ -40,7 +40,6 @@ from lastgood.ledger.schema import (
 )
 from lastgood.ledger.tree_head import TreeHead, parse_note
 
-
 OTHER_LEDGER = "LG-I04"
 """Code of the refusal to compare a ledger with the head of another one."""
 
@@ -184,7 +183,8 @@ def _verify(connection: apsw.Connection, path: Path, head: TreeHead | None) -> V
         root=tree.root(),
         origin=origin,
         head_count=len(heads) + (head is not None),
-        reason=f"all {tree.size} events hash to the recorded tree"
+        reason=("the one event hashes" if tree.size == 1 else f"all {tree.size} events hash")
+        + " to the recorded tree"
         + ("" if head is None else f", which contains the outside head of size {head.size}"),
     )
 

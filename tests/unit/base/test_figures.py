@@ -7,6 +7,7 @@ import pytest
 
 from lastgood.base.errors import EvidenceError
 from lastgood.base.figures import (
+    DEVICE_TIME,
     Figure,
     FigureKind,
     FigureRole,
@@ -267,3 +268,18 @@ def test_a_rate_of_useful_work_is_known_by_its_unit(unit, answer):
 def test_a_figure_survives_the_way_to_json_and_back():
     figure = at_scale()
     assert msgspec.json.decode(msgspec.json.encode(figure), type=Figure) == figure
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1, "ranks", "1 rank"),
+        (2, "ranks", "2 ranks"),
+        (1, "events", "1 event"),
+        (1, "device-s", "1 device-s"),
+        (1_940_000, DEVICE_TIME, "1.94 device-s"),
+        (0, DEVICE_TIME, "0 device-s"),
+    ],
+)
+def test_one_of_a_thing_is_singular_and_device_time_says_so(value, unit, text):
+    assert render(measured("x", value, unit, source="s")) == f"{text} measured"

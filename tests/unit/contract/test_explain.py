@@ -28,6 +28,7 @@ def test_every_number_and_owner_of_the_starter_is_said():
 def test_defaults_are_called_assumed_and_objectives_not_declared():
     contract = default_contract()
     said = words(contract)
+    assert said["Workload"].startswith("training; the number of devices is not declared.")
     assert NOT_DECLARED == said["Objectives"] == said["Budgets"]
     assert said["Assumed"].startswith("Every value")
     assert said["Evidence duties"].count(": missing") == 4

@@ -101,3 +101,9 @@ def test_the_lines_of_keys_lists_and_missing_keys_are_known():
             ("a", "b", 9),
         )
     ] == [1, 2, 3, 4, 4, 2]
+
+
+def test_a_syntax_problem_without_a_context_says_no_here():
+    (problem,) = problems_of(b"a: 1\n  b: 2\n")
+    assert "needs valid YAML" in problem
+    assert "(here)" not in problem

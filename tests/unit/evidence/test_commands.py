@@ -144,3 +144,32 @@ def test_every_command_explains_itself(cli, command):
     result = cli(command, "--help")
     assert result.exit_code == 0
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count", "told"),
+    [([], 1, False), (["--run", sample_run.RUN], 1, True), ([], 2, True)],
+)
+def test_bundle_says_that_the_ledger_goes_in_whole(
+    cli, ledger, two_runs, tmp_path, arguments, count, told
+):
+    source = ledger if count == 1 else two_runs
+    result = cli("bundle", source, *arguments, "-o", tmp_path / "b")
+    with open_store(source) as store:
+        size = store.size
+    runs = "1 run" if count == 1 else "2 runs"
+    words = f"the bundle holds the whole ledger: {size:,} events of {runs}\n"
+    assert result.stderr == (words if told else "")
+
+
+def test_a_report_without_a_contract_names_no_number_of_devices(cli, ledger):
+    text = cli("report", ledger).stdout
+    assert "the number of devices is not declared" in text
+    assert "training on 4 devices" not in text
+
+
+def test_a_report_reads_as_a_person_would_say_it(cli, ledger):
+    text = cli("report", ledger).stdout
+    assert "Ranks at fault: rank " in text
+    assert "Lost device time" in text
+    assert not [s for s in text.split("Lost device time ")[1:] if "device-" not in s.split(";")[0]]

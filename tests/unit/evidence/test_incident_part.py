@@ -7,6 +7,7 @@ import pytest
 from lastgood.base.figures import measured
 from lastgood.evidence.incident_part import (
     Drill,
+    _ranks_words,
     headline,
     incident_cards,
     ranks_text,
@@ -141,3 +142,11 @@ def test_an_open_incident_warns_that_its_times_are_lower_bounds():
     card = incident_cards([incident(closed_us=None, outcome=None)], drill=Drill(), as_of_us=9)[0]
     assert card.outcome == "still open"
     assert [note.level for note in card.notes] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [((), "none named"), ((0,), "rank 0"), ((0, 1, 2, 5), "ranks 0-2, 5")],
+)
+def test_ranks_at_fault_are_named_so_that_rank_0_is_not_read_as_none(ranks, words):
+    assert _ranks_words(ranks) == words

@@ -108,3 +108,9 @@ def test_control_characters_of_a_ledger_are_made_visible():
     assert "\x1b" not in text
     assert "\x9b" not in text
     assert "\\x1b[2Jgone\\x9b31m [bold]not markup[/bold]" in text
+
+
+def test_no_line_of_a_file_or_pipe_ends_in_blanks():
+    lines = printed(full_report()).split("\n")
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert lines[-1] == ""

@@ -359,3 +359,8 @@ def test_the_heads_of_full_blocks_must_be_there(tmp_path):
     result = verify_ledger(path)
     assert result.verdict is Verdict.FAILED
     assert f"must count {HEAD_EVENT_COUNT} rows" in result.reason
+
+
+def test_one_event_is_not_called_all_1_events(tmp_path):
+    result = verify_ledger(make_ledger(tmp_path / "one.db", 1))
+    assert result.reason == "the one event hashes to the recorded tree"

@@ -397,7 +397,7 @@ def test_records_after_as_of_are_not_read():
     third = next(e for e in events if e.kind == "detect" and e.attempt == 3)
     section = section_of(events, as_of_us=third.t_observed_us - 1)
     assert len(part(section, "incidents").cards) == 2
-    assert section.headline.sentence.startswith("All 2 injected faults")
+    assert section.headline.sentence.startswith("Both injected faults were")
 
 
 def test_an_incident_that_closed_after_as_of_is_still_open_on_its_card():
