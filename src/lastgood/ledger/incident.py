@@ -251,8 +251,11 @@ def _fold(name: str, events: Sequence[Event]) -> Incident:
 
 def _with_durations(incident: Incident, events: Sequence[Event]) -> Incident:
     """What the events state; else the difference of the two times, when both are known and in order."""
+    unfinished = _unfinished(incident)
 
     def lasted(name: str, begin_us: int | None, end_us: int | None) -> int | None:
+        if name in unfinished:
+            return None
         stated = _last(events, name)
         if stated is not None:
             return stated
@@ -262,14 +265,14 @@ def _with_durations(incident: Incident, events: Sequence[Event]) -> Incident:
 
     if incident.is_planned:
         return incident
-    durations = {
-        "detect_us": lasted("detect_us", incident.onset_us, incident.detected_us),
-        "diagnose_us": lasted("diagnose_us", incident.detected_us, incident.diagnosed_us),
-        "isolate_us": lasted("isolate_us", incident.diagnosed_us, incident.isolated_us),
-        "recover_us": lasted("recover_us", incident.isolated_us, incident.restored_us),
-        "verify_us": lasted("verify_us", incident.restored_us, incident.verified_us),
-    }
-    return replace(incident, **durations | dict.fromkeys(_unfinished(incident)))
+    return replace(
+        incident,
+        detect_us=lasted("detect_us", incident.onset_us, incident.detected_us),
+        diagnose_us=lasted("diagnose_us", incident.detected_us, incident.diagnosed_us),
+        isolate_us=lasted("isolate_us", incident.diagnosed_us, incident.isolated_us),
+        recover_us=lasted("recover_us", incident.isolated_us, incident.restored_us),
+        verify_us=lasted("verify_us", incident.restored_us, incident.verified_us),
+    )
 
 
 def _unfinished(incident: Incident) -> Sequence[str]:
