@@ -33,6 +33,9 @@ class Supervisor:
     def now_us(self):
         return self.time_us
 
+    def pids(self):
+        return {"0": 100, "1": 101}
+
     def begin_loop(self, *, generation, step):
         self.begun.append((generation, step))
 
