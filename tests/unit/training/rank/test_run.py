@@ -80,7 +80,8 @@ def world(tmp_path, monkeypatch):
         run._generation.enter_next()
         return SimpleNamespace(run=run, link=link, model=model, optimizer=optimizer, seen=[])
 
-    return start
+    yield start
+    Group().leave()  # the process may hold one group at a time, and other tests want theirs
 
 
 def train(worker, **limits):
