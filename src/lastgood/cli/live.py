@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from lastgood.base.units import format_duration
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lastgood.ledger.event import Event
     from lastgood.training.options import RunOptions
     from lastgood.training.session import RunResult
@@ -16,12 +18,15 @@ if TYPE_CHECKING:
 class LineView:
     """Prints the course of a run: where it writes, what breaks, and how it ended."""
 
-    def __init__(self, *, is_quiet: bool = False) -> None:
+    def __init__(self, ledger: Path, *, is_quiet: bool = False) -> None:
+        self._ledger = ledger
         self._is_quiet = is_quiet
 
     def show(self, event: Event) -> None:
         """Say one event, if a person wants to know it while it happens."""
         text = describe(event)
+        if event.kind == "run.start":
+            text += f"; ledger {self._ledger}"
         if text:
             self._say(text)
 

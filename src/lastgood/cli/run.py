@@ -132,7 +132,7 @@ def run(**given: object) -> int:
         limits=_limits(_duration_us("--hang-after", given)),
         tape=given["fault_tape"],  # type: ignore[arg-type]
     )
-    view = LineView(is_quiet=bool(given["quiet"]))
+    view = LineView(ledger, is_quiet=bool(given["quiet"]))
     result = run_training(options, listener=view.show)
     view.end(options, result)
     return result.exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lastgood.recovery.case import closing_record, record
 from lastgood.recovery.last_good import choose
 from lastgood.recovery.messages import Escalate
-from lastgood.recovery.policy import LoopPhase
+from lastgood.recovery.policy import CONTRACT_ROW, LoopPhase
 from lastgood.recovery.turn import Turn
 
 
@@ -53,6 +53,7 @@ def escalate(turn: Turn, reason: str) -> None:
             reason=reason,
             incident=case.id,
             owner=owner,
+            transition=CONTRACT_ROW[failed_in],
             culprits=case.culprits,
             last_good_step=last_good_step,
         ),

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from lastgood.signals.reading import Assessment
+
+if TYPE_CHECKING:
+    from lastgood.contract.recovery_table import Transition
 
 
 class VerifyMode(enum.StrEnum):
@@ -270,6 +274,8 @@ class Escalate:
     reason: str
     incident: str
     owner: str
+    transition: Transition = "detect"
+    """The contract's row in which it failed: a row may name its own way to be told."""
     culprits: tuple[int, ...] = ()
     last_good_step: int | None = None
     """Newest state that could still be restored, as far as the catalogue was read; None when unknown."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lastgood.contract.model import FailureContract
+    from lastgood.contract.recovery_table import Transition
 
 
 class LoopPhase(enum.StrEnum):
@@ -89,13 +90,14 @@ ONWARD: Mapping[LoopPhase, frozenset[LoopPhase]] = {
 _STACKS_US = 1_000_000
 """A stack dump that takes longer than this is given up: the kill must not wait for it."""
 
-_CONTRACT_ROW = {
+CONTRACT_ROW: Mapping[LoopPhase, Transition] = {
     LoopPhase.RUNNING: "detect",
     LoopPhase.SUSPECT: "detect",
     LoopPhase.ISOLATING: "isolate",
     LoopPhase.RESTORING: "restore",
     LoopPhase.VERIFYING: "verify",
 }
+"""The row of the contract that speaks about a phase."""
 
 
 def policy_from(contract: FailureContract | None) -> RecoveryPolicy:
@@ -106,7 +108,7 @@ def policy_from(contract: FailureContract | None) -> RecoveryPolicy:
         contract = default_contract(kind="training")
     recovery = contract.spec.recovery
     rows: dict[LoopPhase, PhaseRow] = {}
-    for phase, name in _CONTRACT_ROW.items():
+    for phase, name in CONTRACT_ROW.items():
         row = getattr(recovery, name)
         rows[phase] = PhaseRow(
             timeout_us=row.timeout_us,

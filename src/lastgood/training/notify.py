@@ -26,7 +26,7 @@ def notify(
     contract: FailureContract | None, recorder: Recorder, escalation: Escalate, *, ledger: Path
 ) -> None:
     """Deliver an escalation as the contract says; without a `notify` there, only the ledger knows."""
-    target = None if contract is None else contract.spec.recovery.notify
+    target = None if contract is None else contract.spec.recovery.notify_for(escalation.transition)
     if target is None:
         return
     notice = {

@@ -8,7 +8,7 @@ from lastgood.signals.reading import Phase, Raised, RankReading, StepReport
 from lastgood.training.kernel import sample_process
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lastgood.training.processes import WorkerProcess
 
@@ -70,8 +70,3 @@ def finished_step(step: int, workers: Sequence[WorkerProcess]) -> FinishedStep |
     return FinishedStep(
         step, tuple(p.report for p in published), max(p.done_wall_us for p in published)
     )
-
-
-def published_steps(workers: Mapping[int, WorkerProcess]) -> dict[int, int]:
-    """Return the newest published state of each rank."""
-    return {rank: worker.slot.view().published_step for rank, worker in workers.items()}

@@ -26,7 +26,8 @@ def tell(*, command=None, alertmanager=None):
     target = SimpleNamespace(command=command, alertmanager=alertmanager)
     if command is None and alertmanager is None:
         target = None
-    contract = SimpleNamespace(spec=SimpleNamespace(recovery=SimpleNamespace(notify=target)))
+    recovery = SimpleNamespace(notify_for=lambda _: target)
+    contract = SimpleNamespace(spec=SimpleNamespace(recovery=recovery))
     notify(contract, recorder, ESCALATION, ledger=LEDGER)
     return recorded
 
@@ -137,8 +138,33 @@ def test_an_answer_that_is_not_http_is_recorded_and_ends_nothing():
 
 
 @pytest.mark.parametrize(
-    "contract", [None, SimpleNamespace(spec=SimpleNamespace(recovery=SimpleNamespace(notify=None)))]
+    "contract",
+    [
+        None,
+        SimpleNamespace(spec=SimpleNamespace(recovery=SimpleNamespace(notify_for=lambda _: None))),
+    ],
 )
 def test_without_a_notify_in_the_contract_nobody_is_told(contract):
     recorder = SimpleNamespace(record=lambda *_, **__: pytest.fail("nothing to record"))
     notify(contract, recorder, ESCALATION, ledger=LEDGER)
+
+
+def test_a_row_that_names_its_own_way_is_told_there(tmp_path):
+    """The restore row calls storage; everything else calls whoever the whole table names."""
+    from dataclasses import replace
+
+    from lastgood.contract.load import default_contract
+    from lastgood.contract.recovery_table import Notify
+
+    def into(name):
+        return Notify(command=("sh", "-c", f"cat > {tmp_path / name}"))
+
+    table = default_contract().spec.recovery
+    restore = table.restore.model_copy(update={"notify": into("storage")})
+    table = table.model_copy(update={"notify": into("everyone"), "restore": restore})
+    contract = SimpleNamespace(spec=SimpleNamespace(recovery=table))
+    recorder = SimpleNamespace(record=lambda *_, **__: None)
+    notify(contract, recorder, replace(ESCALATION, transition="restore"), ledger=LEDGER)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["storage"]
+    notify(contract, recorder, replace(ESCALATION, transition="verify"), ledger=LEDGER)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["everyone", "storage"]

@@ -13,7 +13,7 @@ from lastgood.training import control
 from lastgood.training.rank import environment
 from lastgood.training.rank.addresses import write_addresses
 from lastgood.training.rank.checkpoint import load_checkpoint
-from lastgood.training.rank.feed import Feed, Position
+from lastgood.training.rank.feed import Feed
 from lastgood.training.rank.passes import Pass, passes_after_restore
 from lastgood.training.rank.replica import replicas_agree
 from lastgood.training.rank.snapshot import (
@@ -369,6 +369,3 @@ class Generation:
                 f"{what}: {difference:.3g} <= {self._tolerance:.3g}",
             )
         return ReplayOutcome.DIFFERENT, f"{what}: {difference:.3g} > {self._tolerance:.3g}"
-
-
-__all__ = ["Generation", "Position"]

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 JOIN_LIMIT = timedelta(seconds=5)
@@ -49,15 +48,10 @@ class Group:
         self._sockets: dict[int, int] = {}
         """Descriptor -> inode, so that a number that the process reused is never cut."""
         self._lock = threading.Lock()
-        """The control thread cuts while the main thread joins or creates a subgroup."""
+        """The control thread cuts while the main thread joins."""
         self._is_cut = False
         self._before_join: dict[int, int] | None = None
         """Sockets that were open before the group that is being formed; None while none is."""
-
-    @property
-    def is_joined(self) -> bool:
-        """True between join and leave."""
-        return dist.is_initialized()
 
     def join(self, *, generation: int, rank: int, world: int, store: Path) -> None:
         """Form the group of a generation; raises what torch raises when a peer is missing."""
@@ -75,17 +69,6 @@ class Group:
         )
         self._note(before)
         dist.distributed_c10d._set_pg_timeout(COLLECTIVE_LIMIT)  # noqa: SLF001 - no public way to change it
-
-    def track(self, create: Callable[..., object]) -> Callable[..., object]:
-        """Wrap a function that creates a subgroup, so that its sockets are cut as well."""
-
-        def tracked(*args: object, **kwargs: object) -> object:
-            before = _socket_inodes()
-            made = create(*args, **kwargs)
-            self._note(before)
-            return made
-
-        return tracked
 
     def _note(self, before: dict[int, int]) -> None:
         with self._lock:
