@@ -10,8 +10,10 @@ Ink is `currentColor`, so that one picture serves the light page, the dark page 
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from lastgood.base.errors import MissingExtra
@@ -57,6 +59,12 @@ STATE_COLOURS: Final[dict[str, str]] = {
 """State of wall time -> fill, in the order of the lanes from top to bottom."""
 
 LANES: Final = tuple(STATE_COLOURS)
+FORMS: Final[dict[str, str]] = {
+    "strip": "lastgood.evidence.charts:draw_strip",
+    "waterfall": "lastgood.evidence.charts:draw_waterfall",
+    "line": "lastgood.evidence.charts:draw_line",
+}
+"""Form of a chart -> `module:function(chart, width_px)` that gives its altair chart. A new form is one row here."""
 SERIES_COLOURS: Final = (BLUE, RED, GREEN, ORANGE)
 SERIES_SHAPES: Final = ("circle", "cross", "square", "triangle-up")
 
@@ -79,13 +87,18 @@ def chart_spec(chart: Chart, *, width_px: int = WIDE_PX, validate: bool = False)
 
     Checking it against the schema takes longer than drawing it, so the tests do that and a report does not.
     """
-    draw = {"strip": _strip, "waterfall": _waterfall, "line": _line}[chart.form]
-    spec = draw(chart, width_px).configure(**_config(width_px)).to_dict(validate=validate)
+    spec = _drawing_of(chart.form)(chart, width_px).configure(**_config(width_px)).to_dict(validate=validate)
     spec.pop("$schema", None)  # an address that no reader of the file needs
     return spec
 
 
-def _strip(chart: Chart, width_px: int) -> Any:
+def _drawing_of(form: str) -> Callable[[Chart, int], Any]:
+    """The function that draws a form: its file is imported when the first chart of it is drawn."""
+    module, _, name = FORMS[form].partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def draw_strip(chart: Chart, width_px: int) -> Any:
     """Wall time as lanes: the run as a whole on top, then one lane per state that occurs."""
     import altair as alt
 
@@ -143,7 +156,7 @@ def _marks(chart: Chart) -> list[Any]:
     return [rules, labels]
 
 
-def _waterfall(chart: Chart, width_px: int) -> Any:
+def draw_waterfall(chart: Chart, width_px: int) -> Any:
     """Bars that each begin where the last one ended; the row of role `total` begins at zero again."""
     import altair as alt
 
@@ -188,7 +201,7 @@ def _cumulated(chart: Chart) -> list[dict[str, Any]]:
     return steps
 
 
-def _line(chart: Chart, width_px: int) -> Any:
+def draw_line(chart: Chart, width_px: int) -> Any:
     """Points and lines over x, one colour and one shape per series; a third column names the series."""
     import altair as alt
 
