@@ -63,6 +63,12 @@ FORMS: Final[dict[str, str]] = {
     "strip": "lastgood.evidence.charts:draw_strip",
     "waterfall": "lastgood.evidence.charts:draw_waterfall",
     "line": "lastgood.evidence.charts:draw_line",
+    "cumulative": "lastgood.evidence.chart_growth:draw_cumulative",
+    "mean_cumulative": "lastgood.evidence.chart_growth:draw_mean_cumulative",
+    "weekly": "lastgood.evidence.chart_counts:draw_weekly",
+    "quantiles": "lastgood.evidence.chart_counts:draw_quantiles",
+    "raster": "lastgood.evidence.chart_nodes:draw_raster",
+    "node_ranks": "lastgood.evidence.chart_nodes:draw_node_ranks",
 }
 """Form of a chart -> `module:function(chart, width_px)` that gives its altair chart. A new form is one row here."""
 SERIES_COLOURS: Final = (BLUE, RED, GREEN, ORANGE)
@@ -87,7 +93,11 @@ def chart_spec(chart: Chart, *, width_px: int = WIDE_PX, validate: bool = False)
 
     Checking it against the schema takes longer than drawing it, so the tests do that and a report does not.
     """
-    spec = _drawing_of(chart.form)(chart, width_px).configure(**_config(width_px)).to_dict(validate=validate)
+    spec = (
+        _drawing_of(chart.form)(chart, width_px)
+        .configure(**_config(width_px))
+        .to_dict(validate=validate)
+    )
     spec.pop("$schema", None)  # an address that no reader of the file needs
     return spec
 
@@ -131,7 +141,7 @@ def draw_strip(chart: Chart, width_px: int) -> Any:
             hollow.mark_bar(filled=False, stroke="currentColor", strokeDash=[2, 2], strokeWidth=1)
         )
     if chart.marks:
-        layers.extend(_marks(chart))
+        layers.extend(draw_marks(chart))
     height = LANE_PX * len(lanes)
     return alt.layer(*layers).properties(width=_plot_px(width_px), height=height)
 
@@ -142,7 +152,7 @@ def _is_partition(rows: list[dict[str, Any]]) -> bool:
     return all(a["end"] <= b["begin"] for a, b in itertools.pairwise(ordered))
 
 
-def _marks(chart: Chart) -> list[Any]:
+def draw_marks(chart: Chart) -> list[Any]:
     """Numbered instants above the first lane, each with a thin rule through all lanes."""
     import altair as alt
 
@@ -247,7 +257,7 @@ def draw_line(chart: Chart, width_px: int) -> Any:
         [points] if has_series else [curve] if len(values) > LINE_POINTS_MAX else [curve, points]
     )
     if chart.marks:
-        layers.extend(_marks(chart))
+        layers.extend(draw_marks(chart))
     return alt.layer(*layers).properties(width=width_px - 70, height=130)
 
 
