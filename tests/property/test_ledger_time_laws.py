@@ -9,7 +9,8 @@ from lastgood.base.clock import ManualClock
 from lastgood.ledger.ettr import HOUR_US, measure_run, poisson_interval_us, sliding_ettr
 from lastgood.ledger.event import Event, new_event
 from lastgood.ledger.exposure import measure_exposure
-from lastgood.ledger.incident import by_gap, fold_incidents
+from lastgood.ledger.grouping import by_gap
+from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.walltime import STATES, WallState, WallTimeRules, partition
 from tests.unit.ledger.cases import START_US
 

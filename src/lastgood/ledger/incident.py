@@ -14,10 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from lastgood.base.errors import BadInput
-from lastgood.base.units import format_duration
 from lastgood.contract.taxonomy import DomainKind, EventKind, FailureClass, Role
 from lastgood.ledger.event import Domain, Event, Verification, in_effect, time_of
+from lastgood.ledger.grouping import LINKS, SITE, Rule
 
 _MEMBERS = (DomainKind.RANK, DomainKind.DEVICE, DomainKind.HOST, DomainKind.RACK)
 """Kinds that can be members of a larger domain, smallest first."""
@@ -27,43 +26,6 @@ _SHARED = (
 )  # fmt: skip
 _BYSTANDERS = frozenset((Role.CASCADE, Role.TEARDOWN, Role.CONTEXT))
 """Roles that follow from a failure and are no failure of their own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """How events become incidents. Print it beside what was counted with it."""
-
-    name: str = "links"
-    gap_us: int | None = None
-    """Events without a declared incident join one when they touch the same domain of `gap_kind` within this gap;
-    None leaves them out."""
-    gap_kind: str = "host"
-    correlated_us: int = 5_000_000
-    """Two members of a shared domain that fail within this window are correlated."""
-
-    def __post_init__(self) -> None:
-        """Refuses a rule that means nothing."""
-        if (self.gap_us is not None and self.gap_us < 0) or self.correlated_us < 0:
-            raise BadInput("a grouping rule needs gaps of zero or more", found=repr(self))
-
-    def __str__(self) -> str:
-        """The rule in words."""
-        gap = (
-            ""
-            if self.gap_us is None
-            else f", unlinked events of one {self.gap_kind} within {format_duration(self.gap_us)}"
-        )
-        window = format_duration(self.correlated_us)
-        return f"{self.name}: declared incidents{gap}; correlated within {window}"
-
-
-LINKS = Rule()
-"""The default: only what events declare."""
-
-
-def by_gap(gap_us: int, *, kind: str = "host", correlated_us: int = 5_000_000) -> Rule:
-    """The rule for imported logs: events of one domain that follow each other within a gap are one incident."""
-    return Rule(name="links+gap", gap_us=gap_us, gap_kind=kind, correlated_us=correlated_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +94,8 @@ def fold_incidents(events: Iterable[Event], rule: Rule = LINKS) -> list[Incident
     groups = _group(in_effect(events), rule)
     incidents = [_fold(name, members) for name, members in groups.items()]
     incidents.sort(key=lambda i: (_began(i), i.id))
-    return _mark_correlated(incidents, groups, rule)
+    incidents = _mark_correlated(incidents, groups, rule)
+    return incidents if rule.merge_us is None else merge_starts(incidents, rule)
 
 
 # --- grouping -----------------------------------------------------------------------------------------
@@ -194,6 +157,8 @@ def _is_failure(event: Event) -> bool:
 def _by_gap(event: Event, rule: Rule, recent: dict[str, tuple[str, int]]) -> str:
     now_us = time_of(event)
     places = [d.id for d in event.domain if d.kind == rule.gap_kind] or [f"event:{event.id}"]
+    if rule.gap_kind == SITE:
+        places = [SITE]
     near = [
         recent[place][0]
         for place in places
@@ -203,6 +168,51 @@ def _by_gap(event: Event, rule: Rule, recent: dict[str, tuple[str, int]]) -> str
     for place in places:
         recent[place] = (name, now_us)
     return name
+
+
+# --- merging ------------------------------------------------------------------------------------------
+
+
+def merge_starts(incidents: Sequence[Incident], rule: Rule) -> list[Incident]:
+    """Incidents (by begin) of which those that start soon after the one before on their domain count as one.
+
+    A merged incident speaks with the words and durations of its first member, who started it, and is over when the
+    last of them is. Planned stops are merged with nothing, and on a domain that an incident does not name it is alone.
+    """
+    members: list[list[Incident]] = []
+    recent: dict[str, tuple[list[Incident], int]] = {}
+    for incident in incidents:
+        named = (d.id for d in incident.domain if d.kind == rule.merge_kind)
+        place = SITE if rule.merge_kind == SITE else next(named, None)
+        if place is None or incident.is_planned:
+            members.append([incident])
+            continue
+        group, last_us = recent.get(place, ([], 0))
+        if not group or _began(incident) - last_us > (rule.merge_us or 0):
+            group = []
+            members.append(group)
+        group.append(incident)
+        recent[place] = (group, _began(incident))
+    return [_merged(group) if len(group) > 1 else group[0] for group in members]
+
+
+def _merged(group: Sequence[Incident]) -> Incident:
+    """One incident of several, in order of their begin."""
+    lost = [i.lost_device_us for i in group if i.lost_device_us is not None]
+    steps = [i.lost_steps for i in group if i.lost_steps is not None]
+    return replace(
+        group[0],
+        correlated=any(i.correlated for i in group),
+        correlated_by=tuple(dict.fromkeys(d for i in group for d in i.correlated_by)),
+        domain=tuple(dict.fromkeys(d for i in group for d in i.domain)),
+        closed_us=max((i.closed_us for i in group if i.closed_us is not None), default=None)
+        if not any(i.is_open for i in group)
+        else None,
+        lost_steps=sum(steps) if steps else None,
+        lost_device_us=sum(lost) if lost else None,
+        notes=tuple(dict.fromkeys(note for i in group for note in i.notes)),
+        event_ids=tuple(name for i in group for name in i.event_ids),
+    )
 
 
 # --- folding ------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from lastgood.evidence.stops_part import class_table, stops_table
 from lastgood.evidence.time_part import key_figures, strip_chart, time_section
 from lastgood.ledger.ettr import RunTimes, measure_run
 from lastgood.ledger.event import Event, in_effect, time_of
-from lastgood.ledger.incident import LINKS
+from lastgood.ledger.grouping import LINKS
 from lastgood.ledger.walltime import WallState
 from lastgood.training.report_steps import integer, of_run, steps_section
 

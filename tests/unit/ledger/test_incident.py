@@ -6,7 +6,8 @@ import pytest
 
 from lastgood.base.errors import BadInput
 from lastgood.ledger.event import Domain, Verification
-from lastgood.ledger.incident import LINKS, Rule, by_gap, fold_incidents
+from lastgood.ledger.grouping import LINKS, Rule, by_gap
+from lastgood.ledger.incident import fold_incidents
 from tests.unit.ledger.story import Story, us
 
 TIMES = {
