@@ -15,6 +15,8 @@ from lastgood.base.canonical import with_hex_floats
 from lastgood.base.figures import Figure, FigureKind
 
 REPORT_SCHEMA = "lastgood.report/1"
+ADDED = frozenset(("answers",))
+"""Fields that came after the first release: left out while empty, so that a bundle from before stays equal."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     lead: str = ""
     """One or two sentences that say how to read what follows."""
     headline: Headline | None = None
+    answers: tuple[Words, ...] = ()
+    """Questions that every reader has, as titles, with their answers: they stand at the top of the page."""
     is_injected: bool = False
     """True when the failures in it were caused on purpose: they are never field incidence."""
     figures: tuple[FigureRow, ...] = ()
@@ -232,7 +236,8 @@ def _figures_of_section(section: Section, path: str) -> list[tuple[str, Figure]]
 
 def _plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
-        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        names = (n for n in value.__struct_fields__ if n not in ADDED or getattr(value, n))
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (set, frozenset)):

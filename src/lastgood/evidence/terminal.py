@@ -22,6 +22,7 @@ from lastgood.evidence.report import (
     Report,
     Section,
     Table,
+    Words,
 )
 
 if TYPE_CHECKING:
@@ -93,15 +94,15 @@ class _Page:
             self.heading(section.title)
         if section.headline:
             self.headline(section.headline, is_injected=section.is_injected)
+        for words in section.answers:
+            self.words(words)
         if section.lead:
             self.line(section.lead, "dim")
         self.figures(section.figures)
         for chart in section.charts:
             self.chart(chart)
         for words in section.words:
-            self.line(words.title, "bold")
-            for sentence in words.sentences:
-                self.line(sentence, indent=2)
+            self.words(words)
         for table in section.tables:
             self.table(table)
         for card in section.cards:
@@ -109,6 +110,12 @@ class _Page:
         self.notes(section.notes)
         for part in section.parts:
             self.section(part, level=level + 1)
+
+    def words(self, words: Words) -> None:
+        """A small title with its sentences below it."""
+        self.line(words.title, "bold")
+        for sentence in words.sentences:
+            self.line(sentence, indent=2)
 
     def headline(self, headline: Headline, *, is_injected: bool) -> None:
         self.line()
@@ -203,6 +210,11 @@ class _Page:
             self._strip(chart)
         elif chart.form == "waterfall":
             self._waterfall(chart)
+        elif chart.form != "line":
+            count = len(chart.data.rows)
+            self.line(
+                f"{count} row{'' if count == 1 else 's'} of data; drawn with --html or --charts"
+            )
         else:
             y = chart.data.columns[1]
             values = [row[1] for row in chart.data.rows if row[1] is not None]

@@ -11,7 +11,7 @@ import pytest
 from lastgood.base.errors import EvidenceError
 from lastgood.base.figures import Figure, FigureKind
 from lastgood.evidence.html import render_html, verdict_of, without_charts
-from lastgood.evidence.report import FigureRow, Headline, Report, Section
+from lastgood.evidence.report import FigureRow, Headline, Report, Section, Words
 from tests.unit.evidence.made_reports import full_report
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -165,3 +165,9 @@ def test_without_charts_keeps_the_words_and_drops_the_drawings(page):
     rest = without_charts(page)
     assert "<path" not in rest
     assert "13.400" in rest
+
+
+def test_answers_stand_in_the_head_of_the_page_above_the_contents():
+    answer = Words(title="Which nodes to pull?", sentences=("None: <b>persistence</b> fails.",))
+    page = render_html(with_sections(Section(name="s", title="S", answers=(answer,))))
+    assert page.index("Which nodes to pull?") < page.index("None: &lt;b&gt;") < page.index("<nav")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import msgspec
+
 from lastgood.base.canonical import canonical_bytes, float_from_hex
-from lastgood.evidence.report import canonical_plain, figures_in, plain
+from lastgood.evidence.report import Words, canonical_plain, figures_in, plain
 from tests.unit.evidence.made_reports import full_report
 
 
@@ -32,3 +34,12 @@ def test_every_figure_is_found_once_with_its_path():
     assert len(set(paths)) == len(paths)
     assert "training/time/classes/2/3" in paths
     assert "training/incidents/incident-2/lost" in paths
+
+
+def test_answers_are_left_out_while_empty_so_that_an_older_bundle_stays_equal():
+    report = full_report()
+    assert "answers" not in plain(report)["sections"][0]
+    answer = Words(title="How many?", sentences=("Two.",))
+    section = msgspec.structs.replace(report.sections[0], answers=(answer,))
+    told = plain(msgspec.structs.replace(report, sections=(section,)))["sections"][0]
+    assert told["answers"] == [{"title": "How many?", "sentences": ["Two."]}]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from lastgood.evidence.report import Column, Note, Report, Section, Table
+from lastgood.evidence.report import Column, FigureRow, Note, Report, Section, Table, Words
 from lastgood.evidence.terminal import _lane, print_report
 from tests.unit.evidence.made_reports import full_report, seconds
 
@@ -114,3 +114,10 @@ def test_no_line_of_a_file_or_pipe_ends_in_blanks():
     lines = printed(full_report()).split("\n")
     assert [line for line in lines if line != line.rstrip()] == []
     assert lines[-1] == ""
+
+
+def test_answers_stand_before_every_number():
+    answer = Words(title="Is it getting worse?", sentences=("Not shown.",))
+    figure = FigureRow(label="Count", figure=seconds("count", 3))
+    text = printed(with_section(Section(name="s", title="S", answers=(answer,), figures=(figure,))))
+    assert text.index("Is it getting worse?") < text.index("Not shown.") < text.index("Count")
