@@ -18,6 +18,7 @@ COMMANDS = {
     "verify": LazyCommand("lastgood.cli.ledger_commands:verify", "Re-read and re-hash a whole ledger."),
     "bundle": LazyCommand("lastgood.cli.evidence_commands:bundle", "Pack ledger, contract and report for a stranger."),
     "recompute": LazyCommand("lastgood.cli.evidence_commands:recompute", "Recompute every figure of a bundle."),
+    "reproduce": LazyCommand("lastgood.cli.reproduce:reproduce", "Compute published numbers again."),
     "record": LazyCommand("lastgood.cli.ledger_commands:record", "Append one event, from a prolog or a health check."),
     "contract": LazyCommand("lastgood.cli.contract_commands:contract", "Check, explain or start a failure contract."),
     "doctor": LazyCommand("lastgood.cli.doctor:doctor", "Check this machine, and say what to do."),

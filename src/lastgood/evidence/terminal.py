@@ -7,7 +7,7 @@ Text from the ledger goes out as plain text, never as markup, and control charac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from lastgood.base.units import format_number
@@ -39,12 +39,21 @@ def print_report(report: Report, console: Console) -> None:
 
     Rich fills its lines with blanks; what goes to a file or a pipe has none at its line ends.
     """
+    _write(lambda: _print(report, console), console)
+
+
+def print_section(section: Section, console: Console) -> None:
+    """Write one section that belongs to no report, such as a published table, in the same way."""
+    _write(lambda: _Page(console).section(section, level=1), console)
+
+
+def _write(draw: Callable[[], None], console: Console) -> None:
     console.width = min(console.width, WIDTH_MAX)
     if console.is_terminal:
-        _print(report, console)
+        draw()
         return
     with console.capture() as captured:
-        _print(report, console)
+        draw()
     text = "\n".join(line.rstrip() for line in captured.get().split("\n"))
     console.out(text, end="", highlight=False)
 

@@ -20,6 +20,7 @@ COMMANDS = [
     "verify",
     "bundle",
     "recompute",
+    "reproduce",
     "record",
     "contract",
     "doctor",
