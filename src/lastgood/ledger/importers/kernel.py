@@ -1,0 +1,339 @@
+"""Lines of the kernel log from NVIDIA's drivers: Xid, SXid, and a device that fell off the bus without either.
+
+Only lines that name the driver are parsed; a log of a month is mostly about something else, and skipping it is a
+search over bytes. An Xid is a symptom with a number. What it means is in the table `xid` and never in this code. Two
+numbers (43, 45) only say that a channel was stopped after something else: near another Xid of the host they are its
+cascade; alone they stay visible as a failure of unknown cause, because then nobody has said why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from lastgood.contract.taxonomy import EventKind, Role
+from lastgood.ledger.event import Event, time_of
+from lastgood.ledger.importers.importer import Context, Head, RowProblem
+from lastgood.ledger.importers.kernel_prefix import host_of_file, read_journal, read_prefix
+from lastgood.ledger.importers.mapping import mapping_fields
+from lastgood.ledger.importers.source import Line, Source
+
+NEAR_US = 60_000_000
+"""A stopped channel within a minute of another Xid of its host is taken as its consequence. Our rule, not NVIDIA's."""
+PENDING_COUNT_MAX = 20_000
+HOST_COUNT_MAX = 100_000
+_OFF_THE_BUS = "79"
+_SYMPTOMS = frozenset(("43", "45"))
+_RECOVERY = "154"
+
+_MARKS = (b"NVRM", b"SXid")
+_MARK = re.compile(r"NVRM: |NVRM:|nvidia-nvswitch\d*: |SXid \(")
+_XID = re.compile(r"Xid \(([^)]{0,80})\):? ?(\d{1,6})(?:[,:] ?|\b)(.*)", re.DOTALL)
+_PCI = re.compile(r"(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2,4}:[0-9a-fA-F]{2})(?:\.[0-7])?")
+_MIG = re.compile(r"GPU-I:(\d{1,3})")
+_SXID = re.compile(
+    r"(?:nvidia-(nvswitch\d+): )?SXid \((?:PCI:)?([^)]{0,40})\): (\d{1,6}), (?:(Fatal|Non-fatal|Nonfatal)\b,? ?)?(.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_SXID_DETAIL = re.compile(r"(?:Data \{|Severity \d)")
+_FALLEN = re.compile(
+    r"GPU ((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.\d)?:? (?:GPU )?has fallen off the bus"
+)
+_FALLEN_BEGIN = re.compile(
+    r"The NVIDIA GPU ((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.\d)?\b"
+)
+_FALLEN_END = re.compile(r"fallen off the bus and is not responding")
+_FALLEN_LINES_MAX = 8
+"""The multi-line form spreads over four lines; other lines of the driver may come between."""
+_PID = re.compile(r"pid='?(<unknown>|\d{1,10})'?")
+_NAME = re.compile(r"(?<![a-z])name=('[^']{0,64}'|<unknown>|[^,]{1,64})")
+_NVLINK = re.compile(
+    r"\b(?P<unit>[A-Z][A-Z0-9_]{2,20}) (?P<severity>Fatal|Nonfatal|Non-fatal)\b(?: (?P<scope>XC[01]))?(?: i(?P<instance>\d{1,4}))?"
+    r"(?: Link (?P<link>-?\d{1,4}))?[^(]{0,40}\((?P<intrinfo>0x[0-9a-fA-F]{1,8})"
+)
+_ACTION = re.compile(
+    r"recovery action changed from (0x[0-9a-fA-F]{1,8}|\d{1,8})[^)]{0,64}\)? to (0x[0-9a-fA-F]{1,8}|\d{1,8})"
+)
+_REPEATED = re.compile(r"message repeated (\d{1,7}) times?: \[")
+
+
+class _Said(NamedTuple):
+    """A line with its time, its host, and the message behind the prefix."""
+
+    row: Line
+    t_us: int
+    is_inferred: bool
+    host: str | None
+    message: str
+    repeat_count: int
+
+
+@dataclass(slots=True)
+class _Fallen:
+    """The first line of the multi-line form, waiting for its last."""
+
+    pci: str
+    left: int
+
+
+class KernelImporter:
+    """`NVRM: Xid` and `SXid` lines of any kernel log."""
+
+    name = "kernel"
+    version = "1"
+    title = "kernel log: NVIDIA Xid and SXid lines (dmesg, syslog, journal)"
+
+    def recognises(self, head: Head) -> int:
+        """Sure with a line of the driver, hesitant with any other kernel log."""
+        if b"NVRM: Xid" in head.data or b"SXid (PCI" in head.data:
+            return 95
+        if b"NVRM:" in head.data:
+            return 80
+        if re.search(
+            rb"(?m)^[^\n]{0,80}\bkernel: |^\[ *\d+\.\d{6}\] |^\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] ",
+            head.data,
+        ):
+            return 60
+        return 30 if b'"_TRANSPORT":"kernel"' in head.data.replace(b" ", b"") else 0
+
+    def read(self, source: Source, context: Context) -> Iterator[Event]:
+        """The events of the log, a line each."""
+        if context.file_host is None:
+            context.file_host = host_of_file(source.name)
+        reader = _Reader(context)
+        lines = source.lines(containing=_MARKS)
+        yield from _settle(context.rows(lines, reader.parse), context)
+        reader.finish()
+
+
+IMPORTER = KernelImporter()
+
+
+class _Reader:
+    """Parses one file; remembers what spreads over several lines."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._xid = context.mapping("xid")
+        self._sxid = context.mapping("sxid")
+        self._actions = context.mapping("recovery-action")
+        self._fallen: dict[str | None, _Fallen] = {}
+        self._without_host = 0
+
+    def parse(self, row: Line) -> Iterable[Event]:
+        """The event of a line, if it states one."""
+        said = self._split(row)
+        if said is None:
+            return ()
+        self._context.coverage(said.t_us)
+        message = said.message
+        if (match := _XID.search(message)) is not None and "SXid" not in message[
+            : match.start() + 4
+        ]:
+            return (self._xid_event(said, match[1], match[2], match[3]),)
+        if (match := _SXID.search(message)) is not None:
+            return self._sxid_event(said, match)
+        if (match := _FALLEN.search(message)) is not None:
+            return (self._fallen_event(said, match[1]),)
+        if (match := _FALLEN_BEGIN.search(message)) is not None:
+            self._fallen[said.host] = _Fallen(match[1], _FALLEN_LINES_MAX)
+        elif _FALLEN_END.search(message) is not None:
+            begun = self._fallen.pop(said.host, None)
+            return (self._fallen_event(said, None if begun is None else begun.pci),)
+        elif said.host in self._fallen:
+            self._forget(said.host)
+        if "Xid" in message and _MARK.search(message):
+            if "SXid" not in message:
+                raise RowProblem("an Xid line without a device or a number", message[:120])
+            raise RowProblem("an SXid line without a device or a number", message[:120])
+        self._context.ignore(
+            row,
+            "lines of the driver without an Xid" if _MARK.search(message) else "not about failures",
+        )
+        return ()
+
+    def finish(self) -> None:
+        """What is said once about the whole file."""
+        if self._without_host:
+            self._context.note(
+                f"{self._without_host:,} lines name no host, and neither does the file's name: give --host, "
+                "or failures of several hosts cannot be told apart"
+            )
+
+    def _split(self, row: Line) -> _Said | None:
+        text = row.text
+        if text.startswith("{"):
+            record = read_journal(row.raw)
+            return self._said(row, record.t_us, record.host, record.message, is_inferred=False)
+        mark = _MARK.search(text)
+        if mark is None:  # first or last line of a block: it only tells which time the log covers
+            try:
+                t_us = read_prefix(
+                    text, self._context.times, boot_us=self._context.options.boot_us
+                ).t_us
+                self._context.coverage(t_us)
+            except RowProblem:
+                pass
+            self._context.ignore(row, "not about failures")
+            return None
+        prefix = read_prefix(
+            text[: mark.start()], self._context.times, boot_us=self._context.options.boot_us
+        )
+        return self._said(
+            row, prefix.t_us, prefix.host, text[mark.start() :], is_inferred=prefix.is_inferred
+        )
+
+    def _said(
+        self, row: Line, t_us: int, host: str | None, message: str, *, is_inferred: bool
+    ) -> _Said:
+        repeated = _REPEATED.search(row.text)
+        count = int(repeated[1]) if repeated else 1
+        if count > 1:
+            self._context.known_loss(count - 1, "repeats that syslog folded into one line")
+        host = self._context.options.host or host or self._context.file_host
+        return _Said(row, t_us, is_inferred, host, message, count)
+
+    def _event(self, said: _Said, code: str, *, table: str, pci: str | None, body: dict[str, object], switch: str | None = None) -> Event:  # fmt: skip
+        mapping = self._xid if table == "xid" else self._sxid
+        if said.host is None:
+            self._without_host += 1
+        prefix = f"{said.host}/" if said.host else ""
+        if said.repeat_count > 1:
+            body["repeated"] = said.repeat_count
+        return self._context.event(
+            EventKind.OBSERVATION,
+            row=said.row,
+            t_us=said.t_us,
+            inferred=said.is_inferred,
+            host=said.host,
+            device=None if pci is None else f"{prefix}{pci.lower()}",
+            domain=() if switch is None else (("switch", f"{prefix}{switch}"),),
+            body={"mapping": mapping.id, "code": code, **body},
+            **mapping_fields(mapping, code),
+        )
+
+    def _xid_event(self, said: _Said, place: str, code: str, rest: str) -> Event:
+        pci = _PCI.search(place)
+        rest = rest.rstrip(" ]") if said.repeat_count > 1 else rest
+        body: dict[str, object] = {"text": rest} if rest else {}
+        code = str(int(code))
+        if (mig := _MIG.search(place)) is not None:
+            body["gpu_instance"] = int(mig[1])
+        if pci is None:
+            body["device_text"] = place
+        if (match := _PID.search(rest)) is not None and match[1].isdigit():
+            body["pid"] = int(match[1])
+        if (match := _NAME.search(rest)) is not None and "<unknown>" not in match[1]:
+            body["process"] = match[1].strip("' ")
+        if (match := _NVLINK.search(rest)) is not None:
+            code = _nvlink(code, match, body)
+        if code == _RECOVERY and (match := _ACTION.search(rest)) is not None:
+            body["recovery_action"] = self._recovery(match)
+        return self._event(said, code, table="xid", pci=None if pci is None else pci[1], body=body)
+
+    def _recovery(self, match: re.Match[str]) -> dict[str, object]:
+        """Both actions by number, and the new one by name; one that nobody knows keeps its number."""
+        before, after = int(match[1], 0), int(match[2], 0)
+        row = self._actions.row(str(after))
+        if row is None:
+            self._context.note(
+                f"GPU recovery action {after} is not in the table {self._actions.id[:20]}: kept by number"
+            )
+        return {"from": before, "to": after, "name": None if row is None else row.meaning}
+
+    def _sxid_event(self, said: _Said, match: re.Match[str]) -> Iterable[Event]:
+        switch, pci, code, severity, rest = match.groups()
+        if severity is None and _SXID_DETAIL.match(rest):
+            self._context.ignore(said.row, "details of an SXid that has its own line")
+            return ()
+        code = str(int(code))
+        if severity is not None:
+            code += "/fatal" if severity.lower() == "fatal" else "/nonfatal"
+        body: dict[str, object] = {"text": rest, "switch_pci": pci} if rest else {"switch_pci": pci}
+        if (link := re.search(r"Link (\d{1,4})", rest)) is not None:
+            body["link"] = int(link[1])
+        return (
+            self._event(
+                said, code, table="sxid", pci=None, body=body, switch=switch or pci.lower()
+            ),
+        )
+
+    def _fallen_event(self, said: _Said, pci: str | None) -> Event:
+        """A device off the bus: the driver writes it without a number, and it is what Xid 79 says."""
+        return self._event(
+            said,
+            _OFF_THE_BUS,
+            table="xid",
+            pci=pci,
+            body={"text": said.message[:300], "form": "without an Xid"},
+        )
+
+    def _forget(self, host: str | None) -> None:
+        begun = self._fallen[host]
+        begun.left -= 1
+        if begun.left <= 0:
+            del self._fallen[host]
+
+
+def _nvlink(code: str, match: re.Match[str], body: dict[str, object]) -> str:
+    """Unit, link and sub-code of an NVLink5 error (144 to 150); the sub-code is bits 20 to 25 of the first word."""
+    body["unit"] = match["unit"]
+    for name in ("link", "instance"):
+        if match[name] is not None:
+            body[name] = int(match[name])
+    body["sub_code"] = (int(match["intrinfo"], 16) >> 20) & 0x3F
+    return f"{code}/{'fatal' if match['severity'] == 'Fatal' else 'nonfatal'}"
+
+
+def _settle(events: Iterable[Event], context: Context) -> Iterator[Event]:
+    """Decides for each stopped channel (43, 45) whether another Xid of its host is near: before it, or soon after.
+
+    Such an event waits until its host's log has passed the window. Alone, its role is unknown and it counts.
+    """
+    waiting: dict[str, deque[Event]] = {}
+    last_us: dict[str, int] = {}  # host -> time of its newest other Xid
+    waiting_count = lone_count = 0
+    for event in events:
+        now_us, host = time_of(event), _host(event)
+        queue = (
+            waiting.setdefault(host, deque()) if len(waiting) < HOST_COUNT_MAX else deque[Event]()
+        )
+        while queue and (time_of(queue[0]) < now_us - NEAR_US or waiting_count > PENDING_COUNT_MAX):
+            waiting_count -= 1
+            lone_count += 1
+            yield _alone(queue.popleft())
+        if event.body.get("code") not in _SYMPTOMS:
+            if event.role != Role.CONTEXT:
+                last_us[host] = now_us
+                waiting_count -= len(queue)
+                yield from queue
+                queue.clear()
+            yield event
+        elif abs(now_us - last_us.get(host, -2 * NEAR_US)) <= NEAR_US:
+            yield event
+        else:
+            queue.append(event)
+            waiting_count += 1
+    for queue in waiting.values():
+        lone_count += len(queue)
+        yield from map(_alone, queue)
+    if lone_count:
+        context.quality.failures += lone_count
+        context.quality.unknown_causes += lone_count
+        context.note(
+            f"{lone_count:,} stopped channels (Xid 43, 45) have no other Xid of their host within a minute: "
+            "they count as failures of unknown cause"
+        )
+
+
+def _alone(event: Event) -> Event:
+    return msgspec.structs.replace(event, role=str(Role.UNKNOWN), body={**event.body, "lone": True})
+
+
+def _host(event: Event) -> str:
+    return event.domain[0].id if event.domain else ""
