@@ -9,20 +9,23 @@ completed after it.
 from __future__ import annotations
 
 import bisect
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event, time_of
-from lastgood.ledger.incident import declared_incidents, is_accepted
+from lastgood.ledger.executions import Execution, is_imported, known_since_us, read_executions
+from lastgood.ledger.incident import declared_incidents
+from lastgood.ledger.skew import NO_SKEW, Skew, straightened
 
 if TYPE_CHECKING:
     from lastgood.ledger.walltime import WallTimeRules
 
-SECTION_STATES = frozenset(("warmup", "checkpoint.blocking", "productive", "planned"))
-"""What a declared section may be; anything else is left unknown."""
+SECTION_STATES = frozenset(
+    ("warmup", "restore", "checkpoint.blocking", "stall", "productive", "planned")
+)
+"""What a declared section may be; anything else claims nothing. `parallel` is written for work beside the steps."""
 
 # After which event an incident is in which state, until its next one.
 _PHASES: dict[str, str] = {
@@ -54,20 +57,6 @@ class Claim(NamedTuple):
 
 
 @dataclass(slots=True)
-class Execution:
-    """One execution of one step. Step k turns state k-1 into state k; a number may be executed again."""
-
-    step: int
-    start_us: int
-    end_us: int
-    attempt: tuple[int, int | None]
-    """Start of the run and attempt since it: a run that is started again counts its attempts from 1 again."""
-    is_first: bool
-    """The first of its attempt: compiles and warm caches make it no measure of the others."""
-    is_lost: bool = False
-
-
-@dataclass(slots=True)
 class Timeline:
     """Everything that was read about one run."""
 
@@ -75,21 +64,31 @@ class Timeline:
     end_us: int
     claims: list[Claim] = field(default_factory=list)
     executions: list[Execution] = field(default_factory=list)
+    unfinished_us: list[int] = field(default_factory=list)
+    """Starts of steps of which nothing else is known."""
     step_us_median: int | None = None
     clamped_count: int = 0
+    skew: Skew = NO_SKEW
+    is_end_inferred: bool = False
+    """The run has no end on record, and a rule closed it before `as_of`."""
 
 
 def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRules) -> Timeline:
     """The claims of one run's events, which come in order of time. Records after `as_of_us` are not read."""
-    known = [event for event in events if time_of(event) <= as_of_us]
+    known = [event for event in events if known_since_us(event) <= as_of_us]
     timeline = Timeline(start_us=as_of_us, end_us=as_of_us)
     if not known:
         return timeline
-    timeline.executions, timeline.clamped_count = _executions(known, as_of_us)
-    timeline.start_us, timeline.end_us = _life(known, timeline.executions, as_of_us)
-    _mark_lost(timeline.executions, known)
-    timeline.step_us_median = _median_us(timeline.executions)
+    known, timeline.skew = straightened(known, uncertainty_us=rules.skew_us_max)
+    known = [event for event in known if time_of(event) <= as_of_us] or known[:1]
+    read = read_executions(known, as_of_us)
+    timeline.executions, timeline.step_us_median = read.items, read.step_us_median
+    timeline.clamped_count, timeline.unfinished_us = read.clamped_count, read.unfinished_us
+    timeline.start_us = min([time_of(known[0]), *(e.start_us for e in timeline.executions)])
+    imported = [event for event in known if is_imported(event)]
+    closing = _close_life(known, imported, timeline, rules=rules, as_of_us=as_of_us)
     timeline.claims = [
+        *closing,
         *_step_claims(timeline, rules),
         *_start_claims(known, timeline),
         *_attempt_claims(known, timeline),
@@ -100,78 +99,48 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
     return timeline
 
 
-def _life(
-    events: Sequence[Event], executions: Sequence[Execution], as_of_us: int
-) -> tuple[int, int]:
-    """From the first record to the last end, or to `as_of` while the last start has no end."""
-    start_us = min([time_of(events[0]), *(e.start_us for e in executions)])
+def _close_life(
+    events: Sequence[Event],
+    imported: Sequence[Event],
+    timeline: Timeline,
+    *,
+    rules: WallTimeRules,
+    as_of_us: int,
+) -> Iterable[Claim]:
+    """Sets the end of the run: its last end, or `as_of` while the last start has none.
+
+    A log of a run that was killed has no end either, and may be read a month later. So an imported run ends at its
+    last sign of life plus the time after which its silence means death, and that time is unknown.
+    """
     marks = [e for e in events if e.kind in {EventKind.RUN_START, EventKind.RUN_END}]
-    if marks and marks[-1].kind == EventKind.RUN_END:
-        return start_us, max(start_us, time_of(marks[-1]))
-    return start_us, as_of_us
+    last = max(marks, key=_in_life, default=None)
+    timeline.end_us = as_of_us
+    if last is not None and last.kind == EventKind.RUN_END:
+        timeline.end_us = max(timeline.start_us, time_of(last))
+        return ()
+    if not imported or len(imported) < len(events):
+        return ()
+    ends_us = [e.end_us for e in timeline.executions]
+    alive_us = max([*(sign_of_life_us(e) for e in imported), *ends_us])
+    if alive_us + rules.liveness_us >= as_of_us:
+        return ()
+    timeline.end_us, timeline.is_end_inferred = alive_us + rules.liveness_us, True
+    return (Claim("unknown", alive_us, timeline.end_us, is_inferred=True),)
+
+
+def _in_life(mark: Event) -> tuple[int, int, bool]:
+    """Order of starts and ends; a scheduler that counts whole seconds ends one attempt and starts the next in one."""
+    number = (mark.attempt or 0) if is_imported(mark) else 0
+    return time_of(mark), number, mark.kind == EventKind.RUN_END
+
+
+def sign_of_life_us(event: Event) -> int:
+    """Until when an imported record shows that its run was alive; a scheduler's row may say more than its own time."""
+    alive_us = event.body.get("alive_until_us")
+    return max(time_of(event), alive_us) if isinstance(alive_us, int) else time_of(event)
 
 
 # --- steps --------------------------------------------------------------------------------------------
-
-
-def _executions(events: Sequence[Event], as_of_us: int) -> tuple[list[Execution], int]:
-    """Every execution of every step in order of time, and how many contradicted themselves."""
-    found: list[Execution] = []
-    clamped = 0
-    starts_us = [time_of(e) for e in events if e.kind == EventKind.RUN_START]
-    for event in events:
-        if event.kind != EventKind.STEP:
-            continue
-        first, ended, began = (
-            event.body.get("first"),
-            event.body.get("ended_us"),
-            event.body.get("began_us"),
-        )
-        if not (isinstance(first, int) and isinstance(ended, list) and isinstance(began, int)):
-            clamped += 1
-            continue
-        for offset, end_us in enumerate(ended):
-            if not isinstance(end_us, int) or end_us < began:
-                clamped += 1  # a clock that went back: the step happened, its length is not known
-                end_us = began
-            if end_us <= as_of_us:
-                attempt = (bisect.bisect_right(starts_us, began), event.attempt)
-                found.append(Execution(first + offset, began, end_us, attempt, is_first=False))
-            began = end_us
-    found.sort(key=lambda e: (e.end_us, e.step))
-    before: Execution | None = None
-    for execution in found:
-        execution.is_first = before is None or before.attempt != execution.attempt
-        if before and not execution.is_first and before.step + 1 == execution.step:
-            # Two chunks of one attempt: what lies between them is the loader, as it is inside a chunk.
-            execution.start_us = min(execution.start_us, before.end_us)
-        before = execution
-    return found, clamped
-
-
-def _mark_lost(executions: Sequence[Execution], events: Sequence[Event]) -> None:
-    """Marks what no longer counts: a step that ran again, and what lies behind an accepted restore."""
-    turns: list[tuple[int, int, int]] = [(e.end_us, 1, at) for at, e in enumerate(executions)]
-    for event in events:
-        target = event.body.get("target") if event.kind == EventKind.VERIFY else None
-        accepted = event.verification is not None and is_accepted(event.verification)
-        if isinstance(target, int) and accepted:
-            turns.append((time_of(event), 0, target))
-    standing: list[Execution] = []
-    for _, is_step, value in sorted(turns):
-        if is_step:
-            newest = executions[value]
-            while standing and standing[-1].step >= newest.step:
-                standing.pop().is_lost = True
-            standing.append(newest)
-        else:
-            while standing and standing[-1].step > value:
-                standing.pop().is_lost = True
-
-
-def _median_us(executions: Sequence[Execution]) -> int | None:
-    lengths = [e.end_us - e.start_us for e in executions if not e.is_lost and not e.is_first]
-    return round(statistics.median(lengths)) if lengths else None
 
 
 def _step_claims(timeline: Timeline, rules: WallTimeRules) -> Iterable[Claim]:
@@ -197,12 +166,13 @@ def _execution_claims(executions: Sequence[Execution]) -> Iterable[Claim]:
     held: Claim | None = None
     for execution in executions:
         state = "lost" if execution.is_lost else "productive"
-        if held and held.state == state and held.end_us == execution.start_us:
-            held = Claim(state, held.start_us, execution.end_us)
+        fate = (state, execution.is_inferred)
+        if held and (held.state, held.is_inferred) == fate and held.end_us == execution.start_us:
+            held = Claim(state, held.start_us, execution.end_us, execution.is_inferred)
             continue
         if held:
             yield held
-        held = Claim(state, execution.start_us, execution.end_us)
+        held = Claim(state, execution.start_us, execution.end_us, execution.is_inferred)
     if held:
         yield held
 
@@ -219,8 +189,11 @@ def _last_end_before(timeline: Timeline, at_us: int) -> int | None:
 
 def _start_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:
     """From a start of the run or of an attempt to its first step: warm-up. From an end to the next start: schedule."""
-    begins = sorted(e.start_us for e in timeline.executions if e.is_first)
+    firsts_us = [e.start_us for e in timeline.executions if e.is_first]
+    begins = sorted([*firsts_us, *timeline.unfinished_us])
     starts = [e for e in events if e.kind in {EventKind.RUN_START, EventKind.ATTEMPT_START}]
+    if not begins and all(is_imported(e) for e in starts):
+        starts = []  # a log without steps does not tell warm-up from work
     again_us = [time_of(e) for e in starts if e.kind == EventKind.RUN_START]
     for at, start in enumerate(starts):
         start_us = time_of(start)
@@ -254,7 +227,11 @@ def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cla
             before = event
             continue
         if before.kind == EventKind.ATTEMPT_END:
-            yield Claim("down.restart", time_of(before), start_us)
+            # A scheduler's record of the next attempt: until then the job waited for a place.
+            state = "down.schedule" if is_imported(before) else "down.restart"
+            yield Claim(state, time_of(before), start_us)
+        elif is_imported(event) and not timeline.executions:
+            yield _between_starts(before, event)
         elif (
             before.kind != EventKind.RUN_END and last_us is not None and last_us >= time_of(before)
         ):
@@ -263,6 +240,13 @@ def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cla
             end_us = last_us if noticed_us else start_us
             yield Claim("down.detect", last_us, end_us, is_inferred=True)
         before = event
+
+
+def _between_starts(before: Event, start: Event) -> Claim:
+    """In a log without steps: the wait for the first place, or an attempt whose end is missing."""
+    if before.kind == EventKind.RUN_START and start.kind == EventKind.ATTEMPT_START:
+        return Claim("down.schedule", time_of(before), time_of(start))
+    return Claim("unknown", time_of(before), time_of(start), is_inferred=True)
 
 
 def _pair_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from lastgood.base.errors import BadInput
 from lastgood.ledger.event import Event, in_effect
+from lastgood.ledger.skew import NO_SKEW, Skew
 from lastgood.ledger.timeline import Claim, Timeline, read_timeline
 
 
@@ -73,6 +74,10 @@ class WallTimeRules:
     """Shorter excesses are no stall."""
     degraded_factor: float | None = None
     """Beyond this many times the median the excess is `degraded.excess`; None: not declared, nothing is taken off."""
+    liveness_us: int = 600_000_000
+    """An imported run without an end on record is taken to have ended this long after its last sign of life."""
+    skew_us_max: int = 5_000_000
+    """Clocks of two starts of an imported run may be off by this much; an order that contradicts more is corrected."""
     excluded: tuple[tuple[int, int], ...] = ()
     """Declared stretches that do not count, as (start_us, end_us)."""
 
@@ -82,6 +87,8 @@ class WallTimeRules:
             self.degraded_factor is not None and self.degraded_factor <= 1
         ):
             raise BadInput("a factor of slowness must be above 1", found=repr(self))
+        if self.liveness_us < 0 or self.skew_us_max < 0:
+            raise BadInput("a time of a rule must be zero or more", found=repr(self))
         if any(end_us < start_us for start_us, end_us in self.excluded):
             raise BadInput("an excluded stretch ends before it begins", found=repr(self.excluded))
 
@@ -108,6 +115,12 @@ class WallTime:
     """Median time of the accepted steps: the reference of stalls and of progress efficiency."""
     clamped_count: int
     """Records whose times contradicted each other (an end before its begin) and were clamped."""
+    inferred_steps: int = 0
+    """Steps whose record, or whose end, is missing and that a rule took to have run."""
+    skew: Skew = NO_SKEW
+    """What was corrected because the clocks of two starts contradicted each other."""
+    is_end_inferred: bool = False
+    """The run has no end on record: its end is its last sign of life plus `WallTimeRules.liveness_us`."""
 
     @property
     def window_us(self) -> int:
@@ -179,6 +192,9 @@ def _wall_time(
         lost_executions=sum(e.is_lost for e in inside),
         step_us_median=timeline.step_us_median,
         clamped_count=timeline.clamped_count,
+        inferred_steps=sum(e.is_inferred for e in inside),
+        skew=timeline.skew,
+        is_end_inferred=timeline.is_end_inferred,
     )
 
 
