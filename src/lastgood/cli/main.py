@@ -14,6 +14,7 @@ from lastgood.cli.lazy import LazyCommand, LazyGroup
 COMMANDS = {
     "demo": LazyCommand("lastgood.cli.demo:demo", "Break a small training job on purpose and watch it recover."),
     "run": LazyCommand("lastgood.cli.run:run", "Run a training script under supervision, with spares."),
+    "import": LazyCommand("lastgood.cli.import_command:import_", "Import the logs that a site has into a ledger."),
     "report": LazyCommand("lastgood.cli.evidence_commands:report", "Show what happened, from the ledger."),
     "verify": LazyCommand("lastgood.cli.ledger_commands:verify", "Re-read and re-hash a whole ledger."),
     "bundle": LazyCommand("lastgood.cli.evidence_commands:bundle", "Pack ledger, contract and report for a stranger."),

@@ -16,6 +16,7 @@ from lastgood.cli.lazy import LazyCommand
 COMMANDS = [
     "demo",
     "run",
+    "import",
     "report",
     "verify",
     "bundle",

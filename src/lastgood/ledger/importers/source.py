@@ -227,7 +227,7 @@ class Source:
         except (OSError, ValueError) as error:
             raise BadInput(
                 "the file cannot be read",
-                where=self.name,
+                where=str(self.path or self.name),
                 found=getattr(error, "strerror", None) or str(error),
                 needs="a file that this user may read",
             ) from error
