@@ -16,6 +16,7 @@ _PACKAGE = "lastgood.ledger.importers"
 
 FORMATS: dict[str, str] = {
     "kernel": f"{_PACKAGE}.kernel:IMPORTER",
+    "stepfun": f"{_PACKAGE}.stepfun:IMPORTER",
 }
 """Name -> `module:IMPORTER`. Of two formats that are equally sure of a file, the earlier one is taken."""
 
