@@ -276,7 +276,7 @@ def mean_time_to_interruption(
 
 
 def poisson_interval_us(
-    count: int, exposure_us: int, *, level: float
+    count: int, exposure_us: float, *, level: float
 ) -> tuple[float, float | None]:
     """Shortest and longest mean time that the count does not contradict; the longest is None for a count of zero.
 

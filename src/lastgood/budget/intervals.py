@@ -1,0 +1,416 @@
+"""Intervals of a rate that stay right when failures come in bursts, and the rule that chooses among them.
+
+The exact Poisson interval (Garwood) assumes independent events. On clustered failures it covers the true rate in 50
+to 80 of 100 cases where it promises 95. The dispersion-aware interval here keeps the form of Garwood's and gives it
+the number of *independent* events that the counts are worth: n over the dispersion, with a Student factor because
+the dispersion is itself estimated from a few bins. With dispersion 1 and many bins it is Garwood's interval.
+
+How the headline is chosen, and why so: tests/simulation/test_calibration.py holds the coverage that each step earns.
+- The dispersion test chooses at 0.30 and not at 0.05: with 20 events a test at 0.05 misses mild clusters so often
+  that the headline covers 88 %, while choosing the wider interval without need costs a few percent of width.
+- Bins are merged two by two while neighbours move together (z > 1), and the largest dispersion seen is kept: bursts
+  that cross the edges of bins otherwise hide half of their variance.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lastgood.base.errors import BadInput
+from lastgood.base.rng import numpy_stream
+from lastgood.budget.dispersion import (
+    bins_for,
+    check_times,
+    count_in_bins,
+    index_of,
+    lag1_of,
+    lag1_z_of,
+)
+from lastgood.budget.finding import EVENTS_MIN, chi_square_tail, format_float, format_p
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CHOOSING_ALPHA = 0.30
+MEMORY_Z = 1.0
+MERGED_BINS_MIN = 6
+BOOTSTRAP_DRAWS = 2000
+NODES_MIN = 6
+ALPHA_OF_NODES = 0.05
+
+
+class IntervalMethod(enum.StrEnum):
+    """How an interval is made. `auto` lets the tests choose; anything else is fixed in advance, and said."""
+
+    AUTO = "auto"
+    EXACT = "exact"
+    QUASI_POISSON = "quasi-poisson"
+    BLOCK_BOOTSTRAP = "block-bootstrap"
+    BY_NODE = "by-node"
+    """Between nodes: for rates that are to hold for other nodes of the same kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateInterval:
+    """Events over exposure, and what the rate could also be, in events per unit of exposure."""
+
+    count: int
+    exposure: float
+    lo: float
+    hi: float
+    level: float
+    method: IntervalMethod
+    words: str
+    """The method with its numbers, such as `quasi-Poisson, dispersion 5.2, 25 bins`."""
+    dispersion: float = 1.0
+    """The factor by which its variance exceeds that of independent events."""
+    degrees: float | None = None
+    """Degrees of freedom of the dispersion."""
+    is_one_sided: bool = False
+    """No event seen: the upper end holds all of the error."""
+
+    @property
+    def rate(self) -> float:
+        """Events per unit of exposure."""
+        return self.count / self.exposure
+
+    @property
+    def mean(self) -> float | None:
+        """Exposure per event; None without events."""
+        return self.exposure / self.count if self.count else None
+
+    @property
+    def mean_lo(self) -> float:
+        """Shortest exposure per event that the counts do not contradict."""
+        return 1 / self.hi
+
+    @property
+    def mean_hi(self) -> float | None:
+        """Longest one; None where the rate may be zero."""
+        return 1 / self.lo if self.lo > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The interval that stands first, why it was chosen, and the others beside it."""
+
+    interval: RateInterval
+    choice: str
+    """The reason in words."""
+    is_fixed: bool
+    """True when a person fixed the method in advance."""
+    all: tuple[RateInterval, ...]
+    """Every interval that was computed, the exact one first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """The dispersion that an interval of the whole window has to carry."""
+
+    index: float
+    bins: int
+    """Bins of the count that gave it."""
+    p: float
+    """Of the test that chose."""
+    is_merged: bool
+    """Bins were merged because neighbours move together."""
+    is_poisson_like: bool
+
+
+def garwood(count: int, exposure: float, *, level: float = 0.95) -> RateInterval:
+    """The exact Poisson interval of a rate over a window of fixed length.
+
+    Assumes: independent events at a constant rate; on clustered failures it is too narrow.
+    Source: Garwood (1936), fiducial limits for the Poisson distribution.
+    """
+    from lastgood.ledger.ettr import poisson_interval_us
+
+    _check(count, exposure, level)
+    # Any unit of exposure will do: the function divides it by quantiles of the gamma distribution.
+    shortest, longest = poisson_interval_us(count, exposure, level=level)
+    return RateInterval(
+        count=count,
+        exposure=exposure,
+        lo=1 / longest if longest else 0.0,
+        hi=1 / shortest,
+        level=level,
+        method=IntervalMethod.EXACT,
+        words="exact Poisson (Garwood)",
+        is_one_sided=count == 0,
+    )
+
+
+def scaled_garwood(
+    count: int, exposure: float, *, index: float, degrees: float, level: float = 0.95
+) -> RateInterval:
+    """Garwood's interval for the number of independent events that the count is worth.
+
+    The count is divided by its dispersion and by the squared ratio of the Student to the normal quantile, because the
+    dispersion is estimated with few degrees of freedom.
+
+    Assumes: a variance in proportion to the mean, events beyond one bin independent, no trend needed.
+    Source: quasi-likelihood, Wedderburn (1974), McCullagh and Nelder (1989) section 9.2, in gamma form.
+    """
+    from scipy.special import gammaincinv, ndtri, stdtrit
+
+    _check(count, exposure, level)
+    tail = (1 - level) / 2
+    ratio = float(stdtrit(degrees, tail)) / float(ndtri(tail))
+    worth = count / (max(1.0, index) * ratio * ratio)
+    per = count / (worth * exposure)
+    return RateInterval(
+        count=count,
+        exposure=exposure,
+        lo=float(gammaincinv(worth, tail)) * per,
+        hi=float(gammaincinv(worth + 1, 1 - tail)) * per,
+        level=level,
+        method=IntervalMethod.QUASI_POISSON,
+        words=f"quasi-Poisson, dispersion {format_float(max(1.0, index))}",
+        dispersion=max(1.0, index),
+        degrees=degrees,
+    )
+
+
+def measure_spread(times_h: np.ndarray, window_h: float) -> Spread:
+    """The dispersion for an interval: largest over merged bins while neighbours move together.
+
+    Assumes: equal exposure per bin (operational time), bursts shorter than a sixth of the window.
+    Source: batch means, Schmeiser (1982), for the merging; index of dispersion, Fisher (1925), for the test.
+    """
+    bins = bins_for(len(times_h))
+    counts = count_in_bins(times_h, window_h, bins)
+    index = index_of(counts)
+    p = chi_square_tail(index * (bins - 1), bins - 1)
+    z = lag1_z_of(lag1_of(counts), bins)
+    has_memory = z > 1.645
+    best, best_bins, merged = index, bins, counts
+    while z > MEMORY_Z and len(merged) // 2 >= MERGED_BINS_MIN:
+        merged = count_in_bins(times_h, window_h, len(merged) // 2)
+        z = lag1_z_of(lag1_of(merged), len(merged))
+        best_bins = len(merged)
+        best = max(best, index_of(merged))
+    return Spread(
+        index=best,
+        bins=best_bins,
+        p=p,
+        is_merged=best_bins < bins,
+        is_poisson_like=p >= CHOOSING_ALPHA and not has_memory and best_bins == bins,
+    )
+
+
+def quasi_poisson(
+    times_h: np.ndarray, window_h: float, *, exposure: float | None = None, level: float = 0.95
+) -> RateInterval:
+    """The dispersion-aware interval from binned counts with a Student quantile.
+
+    Assumes: a variance in proportion to the mean; bursts shorter than a sixth of the window.
+    Source: quasi-likelihood, Wedderburn (1974); see `scaled_garwood`.
+    """
+    times = check_times(times_h, window_h)
+    spread = measure_spread(times, window_h)
+    return _quasi(len(times), exposure or window_h, spread, level)
+
+
+def _quasi(count: int, exposure: float, spread: Spread, level: float) -> RateInterval:
+    made = scaled_garwood(count, exposure, index=spread.index, degrees=spread.bins - 1, level=level)
+    merged = ", merged because neighbours move together" if spread.is_merged else ""
+    return replace(made, words=f"{made.words} over {spread.bins} bins{merged}")
+
+
+def stationary_block_bootstrap(
+    times_h: np.ndarray,
+    window_h: float,
+    *,
+    exposure: float | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+    draws: int = BOOTSTRAP_DRAWS,
+) -> RateInterval:
+    """The interval from resampled stretches of the record: blocks of random length keep bursts whole.
+
+    Works on at most 200 bins, so ten million events cost what two hundred do. The mean block is k^(1/3) bins, at
+    least as long as the correlation lasts.
+
+    Assumes: a record without trend that is long against its bursts; with few blocks it is too narrow.
+    Source: Politis and Romano (1994), the stationary bootstrap; percentile limits.
+    """
+    import numpy as np
+
+    times = check_times(times_h, window_h)
+    n = len(times)
+    exposure = exposure or window_h
+    _check(n, exposure, level)
+    bins = int(min(200, max(20, n)))
+    counts = count_in_bins(times, window_h, bins)
+    block = max(1.0, bins ** (1 / 3), 2.0 * _memory_length(counts))
+    generator = numpy_stream(seed, "stationary block bootstrap")
+    starts = generator.integers(0, bins, size=(draws, bins))
+    is_new = generator.random((draws, bins)) < 1 / block
+    is_new[:, 0] = True
+    # Position in the record: the start of the running block plus the steps since it began.
+    steps = np.arange(bins)
+    began = np.maximum.accumulate(np.where(is_new, steps, 0), axis=1)
+    at = (np.take_along_axis(starts, began, axis=1) + steps - began) % bins
+    totals = counts[at].sum(axis=1)
+    lo, hi = np.quantile(totals, [(1 - level) / 2, (1 + level) / 2])
+    return RateInterval(
+        count=n,
+        exposure=exposure,
+        lo=float(lo) / exposure,
+        hi=float(hi) / exposure,
+        level=level,
+        method=IntervalMethod.BLOCK_BOOTSTRAP,
+        words=f"stationary block bootstrap, {draws} draws, mean block {block:.1f} of {bins} bins, seed {seed}",
+        dispersion=float(totals.var() / n) if n else 1.0,
+    )
+
+
+def _memory_length(counts: np.ndarray) -> float:
+    """How many bins the correlation lasts: lags until it first falls into the noise."""
+    d = counts - counts.mean()
+    total = float((d * d).sum())
+    bound = 2 / len(counts) ** 0.5
+    lag = 0
+    while total and lag < len(counts) // 4:
+        if float((d[lag + 1 :] * d[: len(d) - lag - 1]).sum()) / total < bound:
+            break
+        lag += 1
+    return float(lag)
+
+
+def by_node(
+    node_counts: np.ndarray,
+    exposure: float,
+    *,
+    spread: Spread | None = None,
+    cell_index: float = 1.0,
+    level: float = 0.95,
+) -> RateInterval:
+    """The interval when nodes differ: what the rate could be for nodes like these, not only for these.
+
+    The dispersion between nodes adds to the one over time; what both see (bursts on one node) is counted once
+    through the cells of node and bin.
+
+    Assumes: nodes at risk equally long, drawn from one population.
+    Source: cluster-robust variance in two ways, Cameron, Gelbach and Miller (2011); see `mcf.py` for one way.
+    """
+    n = int(node_counts.sum())
+    between = index_of(node_counts)
+    total, degrees = max(1.0, between), len(node_counts) - 1.0
+    if spread is not None and not spread.is_poisson_like:
+        total = max(total, spread.index, between + spread.index - cell_index)
+        degrees = min(degrees, spread.bins - 1.0)
+    made = scaled_garwood(n, exposure, index=total, degrees=degrees, level=level)
+    return replace(
+        made,
+        method=IntervalMethod.BY_NODE,
+        words=f"between nodes, dispersion {format_float(total)} over {len(node_counts)} nodes",
+    )
+
+
+def headline(
+    times_h: np.ndarray,
+    window_h: float,
+    *,
+    exposure: float | None = None,
+    node_counts: np.ndarray | None = None,
+    cell_index: float = 1.0,
+    method: IntervalMethod = IntervalMethod.AUTO,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Headline:
+    """The interval that stands first: chosen by the dispersion of the counts, or fixed in advance by `method`.
+
+    Times in operational time when exposure changes; `exposure` is the denominator, the window when left out.
+    `node_counts` (one entry per node at risk, zeros included) lets unequal nodes widen it.
+
+    Assumes: what the chosen method assumes; the choice itself is part of the calibrated procedure.
+    Source: pre-test procedure, calibrated by simulation; dispersion test of Fisher (1925).
+    """
+    times = check_times(times_h, window_h)
+    n = len(times)
+    exposure = exposure or window_h
+    exact = garwood(n, exposure, level=level)
+    if n < EVENTS_MIN:
+        return _few(exact, method)
+    spread = measure_spread(times, window_h)
+    quasi = _quasi(n, exposure, spread, level)
+    made = {IntervalMethod.EXACT: exact, IntervalMethod.QUASI_POISSON: quasi}
+    unequal = None
+    if node_counts is not None and len(node_counts) >= NODES_MIN:
+        made[IntervalMethod.BY_NODE] = by_node(
+            node_counts, exposure, spread=spread, cell_index=cell_index, level=level
+        )
+        unequal = _node_p(node_counts)
+    if method is IntervalMethod.BLOCK_BOOTSTRAP:
+        made[method] = stationary_block_bootstrap(
+            times, window_h, exposure=exposure, level=level, seed=seed
+        )
+    chosen, choice = _choose(spread, unequal) if method is IntervalMethod.AUTO else (method, "")
+    if chosen not in made:
+        raise BadInput(
+            "this interval needs the node of every event and the number of nodes at risk",
+            found=f"--interval {method}",
+            needs="nodes; or another method",
+        )
+    return Headline(
+        interval=made[chosen],
+        choice=choice or f"fixed in advance: {made[chosen].words}; no test chose it",
+        is_fixed=method is not IntervalMethod.AUTO,
+        all=tuple(made.values()),
+    )
+
+
+def _node_p(node_counts: np.ndarray) -> float:
+    degrees = len(node_counts) - 1
+    return chi_square_tail(index_of(node_counts) * degrees, degrees)
+
+
+def _few(exact: RateInterval, method: IntervalMethod) -> Headline:
+    fixed = method is not IntervalMethod.AUTO
+    beside = (
+        f"; {method} needs at least {EVENTS_MIN} events"
+        if fixed and method is not IntervalMethod.EXACT
+        else ""
+    )
+    return Headline(
+        interval=exact,
+        choice=f"{exact.count} events are too few to test: exact Poisson, which assumes independent events{beside}",
+        is_fixed=fixed,
+        all=(exact,),
+    )
+
+
+def _choose(spread: Spread, unequal: float | None) -> tuple[IntervalMethod, str]:
+    if unequal is not None and unequal < ALPHA_OF_NODES:
+        return (
+            IntervalMethod.BY_NODE,
+            f"chosen by test: nodes differ more than chance ({format_p(unequal)}), so the interval is one between nodes",
+        )
+    if spread.is_poisson_like:
+        shown = f"{format_p(spread.p)}, limit {CHOOSING_ALPHA:g}"
+        return (
+            IntervalMethod.EXACT,
+            f"chosen by test: the counts do not contradict independent events ({shown})",
+        )
+    why = (
+        f"the counts vary more than those of independent events ({format_p(spread.p)}, limit {CHOOSING_ALPHA:g})"
+        if spread.p < CHOOSING_ALPHA
+        else "neighbouring bins move together"
+    )
+    return (
+        IntervalMethod.QUASI_POISSON,
+        f"chosen by test: {why}, so the exact interval would be too narrow",
+    )
+
+
+def _check(count: int, exposure: float, level: float) -> None:
+    if count < 0 or not exposure > 0:
+        raise BadInput(
+            "a rate needs a count of zero or more and an exposure above zero",
+            found=f"{count} in {exposure}",
+        )
+    if not 0 < level < 1:
+        raise BadInput("a level is a probability", found=str(level), needs="between 0 and 1")
