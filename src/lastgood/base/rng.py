@@ -32,3 +32,16 @@ def numpy_stream(seed: int, *names: str | int) -> np.random.Generator:
 
     words = [int(word) for word in np.frombuffer(_derive(seed, names), dtype=">u4")]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
+
+
+def philox_stream(seed: int, *names: str | int, replication: int = 0) -> np.random.Generator:
+    """Return a counter-based generator: replication n of a stream can be drawn without drawing those before.
+
+    The names choose the key, the replication the counter, so results depend neither on the number of workers nor
+    on which of them took which replication. Each replication has 2**128 numbers to itself.
+    """
+    import numpy as np
+
+    key = np.frombuffer(_derive(seed, names)[:16], dtype="<u8").astype(np.uint64)
+    counter = np.array([0, 0, replication, 0], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(counter=counter, key=key))
