@@ -21,7 +21,7 @@ from lastgood.ledger.event import Event, time_of
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
 from lastgood.ledger.importers.kernel_prefix import host_of_file, read_journal, read_prefix
 from lastgood.ledger.importers.mapping import mapping_fields
-from lastgood.ledger.importers.source import Line, Source
+from lastgood.ledger.importers.source import Line, Row, Source
 
 NEAR_US = 60_000_000
 """A stopped channel within a minute of another Xid of its host is taken as its consequence. Our rule, not NVIDIA's."""
@@ -65,7 +65,7 @@ _REPEATED = re.compile(r"message repeated (\d{1,7}) times?: \[")
 class _Said(NamedTuple):
     """A line with its time, its host, and the message behind the prefix."""
 
-    row: Line
+    row: Row
     t_us: int
     is_inferred: bool
     host: str | None
@@ -105,16 +105,16 @@ class KernelImporter:
         """The events of the log, a line each."""
         if context.file_host is None:
             context.file_host = host_of_file(source.name)
-        reader = _Reader(context)
+        reader = DriverReader(context)
         lines = source.lines(containing=_MARKS)
-        yield from _settle(context.rows(lines, reader.parse), context)
+        yield from settle(context.rows(lines, reader.parse), context)
         reader.finish()
 
 
 IMPORTER = KernelImporter()
 
 
-class _Reader:
+class DriverReader:
     """Parses one file; remembers what spreads over several lines."""
 
     def __init__(self, context: Context) -> None:
@@ -131,6 +131,27 @@ class _Reader:
         if said is None:
             return ()
         self._context.coverage(said.t_us)
+        return self._parse_said(said)
+
+    def parse_message(
+        self, row: Row, text: str, *, t_us: int, host: str | None
+    ) -> Iterable[Event] | None:
+        """The event of a driver's message in a record of another log; None when the text is not the driver's."""
+        mark = _MARK.search(text)
+        if mark is None:
+            return None
+        return self._parse_said(
+            _Said(
+                row,
+                t_us,
+                is_inferred=False,
+                host=host,
+                message=text[mark.start() :],
+                repeat_count=1,
+            )
+        )
+
+    def _parse_said(self, said: _Said) -> Iterable[Event]:
         message = said.message
         if (match := _XID.search(message)) is not None and "SXid" not in message[
             : match.start() + 4
@@ -152,7 +173,7 @@ class _Reader:
                 raise RowProblem("an Xid line without a device or a number", message[:120])
             raise RowProblem("an SXid line without a device or a number", message[:120])
         self._context.ignore(
-            row,
+            said.row,
             "lines of the driver without an Xid" if _MARK.search(message) else "not about failures",
         )
         return ()
@@ -290,7 +311,7 @@ def _nvlink(code: str, match: re.Match[str], body: dict[str, object]) -> str:
     return f"{code}/{'fatal' if match['severity'] == 'Fatal' else 'nonfatal'}"
 
 
-def _settle(events: Iterable[Event], context: Context) -> Iterator[Event]:
+def settle(events: Iterable[Event], context: Context) -> Iterator[Event]:
     """Decides for each stopped channel (43, 45) whether another Xid of its host is near: before it, or soon after.
 
     Such an event waits until its host's log has passed the window. Alone, its role is unknown and it counts.
@@ -308,7 +329,7 @@ def _settle(events: Iterable[Event], context: Context) -> Iterator[Event]:
             lone_count += 1
             yield _alone(queue.popleft())
         if event.body.get("code") not in _SYMPTOMS:
-            if event.role != Role.CONTEXT:
+            if "code" in event.body and event.role != Role.CONTEXT:
                 last_us[host] = now_us
                 waiting_count -= len(queue)
                 yield from queue
