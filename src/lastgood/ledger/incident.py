@@ -374,7 +374,12 @@ def _verified(events: Sequence[Event]) -> int | None:
 
 def is_accepted(verification: Verification) -> bool:
     """True when the test let the state pass: bit-equal, or within the noise that was measured before."""
-    return verification.result in {"equal", "within_tolerance"}
+    return is_accepted_result(verification.result)
+
+
+def is_accepted_result(result: str) -> bool:
+    """The same for the result alone."""
+    return result in {"equal", "within_tolerance"}
 
 
 def _lost_steps(events: Sequence[Event]) -> int | None:

@@ -20,6 +20,20 @@ if TYPE_CHECKING:
 NO_TIME = -(2**63)
 """A time or a duration that is not known: the smallest 64-bit integer, which no record carries."""
 DOMAIN_KINDS = ("rank", "device", "host", "rack", "switch", "storage", "power", "release", "site")
+INCIDENT_DOMAINS = DOMAIN_KINDS[:-1]
+"""Those that an incident has a column for; the site is everywhere."""
+CODED_COLUMNS = (
+    "kind", "class_", "cause", "cause_status", "symptom", "role", "run", "incident", *DOMAIN_KINDS,
+    "label", "code", "mapping", "importer", "outcome", "at_risk",
+)  # fmt: skip
+TIME_COLUMNS = (
+    "observed_us",
+    "detect_us",
+    "diagnose_us",
+    "isolate_us",
+    "recover_us",
+    "verify_us",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +173,8 @@ class EventTable(_Table):
     """1 for a fault on purpose, 0 for one that is said to be none, -1 where nobody said."""
     is_accepted: NDArray[np.bool_]
     """A verification that let the state pass."""
+    is_lone: NDArray[np.bool_]
+    """`body.lone`: a symptom that stood alone, so that its role stays unknown whatever a mapping table says."""
     detect_us: NDArray[np.int64]
     diagnose_us: NDArray[np.int64]
     isolate_us: NDArray[np.int64]
@@ -208,6 +224,9 @@ class IncidentTable(_Table):
     host: Coded
     rack: Coded
     switch: Coded
+    storage: Coded
+    power: Coded
+    release: Coded
     """The first one that a failing event names; bystanders do not count."""
     run: Coded
     incident: Coded

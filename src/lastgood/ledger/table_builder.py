@@ -1,0 +1,325 @@
+"""From the bytes of events to columns, one event after the other: the way from SQLite into an `EventTable`.
+
+Only the parts of a body that columns need are decoded, and a word is kept once however many events carry it.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from lastgood.base.errors import LedgerError
+from lastgood.contract.taxonomy import EventKind
+from lastgood.ledger.incident import is_accepted_result
+from lastgood.ledger.table import (
+    CODED_COLUMNS,
+    DOMAIN_KINDS,
+    NO_TIME,
+    TIME_COLUMNS,
+    Coded,
+    Coverage,
+    EventTable,
+    MoreDomains,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_EXPOSURE = frozenset((EventKind.EXPOSURE_JOIN, EventKind.EXPOSURE_LEAVE))
+_DOMAIN_AT = {kind: at for at, kind in enumerate(DOMAIN_KINDS)}
+
+
+class _Domain(msgspec.Struct):
+    kind: str
+    id: str
+
+
+class _Links(msgspec.Struct):
+    incident: str | None = None
+    supersedes: str | None = None
+
+
+class _Verification(msgspec.Struct):
+    result: str
+
+
+class _Source(msgspec.Struct):
+    importer: str | None = None
+
+
+class _Body(msgspec.Struct):
+    """Of the free part only what some column shows; a value may have any form there."""
+
+    label: Any = None
+    code: Any = None
+    mapping: Any = None
+    lone: Any = None
+    outcome: Any = None
+    injected: Any = msgspec.UNSET
+    coverage: Any = None
+    worker: Any = None
+    rank: Any = "all"
+
+
+class Row(msgspec.Struct):
+    """The part of an event that columns show."""
+
+    kind: str
+    id: str
+    seq: int
+    t_occurred_us: int | None = None
+    t_observed_us: int | None = None
+    t_recorded_us: int | None = None
+    class_: str | None = msgspec.field(name="class", default=None)
+    symptom: str | None = None
+    cause: str | None = None
+    cause_status: str | None = None
+    role: str | None = None
+    domain: tuple[_Domain, ...] = ()
+    run: str | None = None
+    devices: int | None = None
+    detect_us: int | None = None
+    diagnose_us: int | None = None
+    isolate_us: int | None = None
+    recover_us: int | None = None
+    verify_us: int | None = None
+    verification: _Verification | None = None
+    source: _Source | None = None
+    links: _Links | None = None
+    body: _Body = msgspec.field(default_factory=_Body)
+
+
+class TableBuilder:
+    """Takes events in any order; `build` puts them in order and leaves out what is superseded."""
+
+    def __init__(self) -> None:
+        self._decode = msgspec.json.Decoder(Row).decode
+        self._times = {name: array("q") for name in ("seq", "t_us", "devices", *TIME_COLUMNS)}
+        self._flags = {
+            name: array("b") for name in ("has_occurred_us", "injected", "is_accepted", "is_lone")
+        }
+        self._codes = {name: array("i") for name in CODED_COLUMNS}
+        self._words: dict[str, dict[str | None, int]] = {name: {None: -1} for name in CODED_COLUMNS}
+        self._more: list[tuple[int, int, int]] = []
+        self._coverage: list[tuple[int, Coverage]] = []
+        self.ids: list[str] = []
+        self.superseded: dict[int, str] = {}
+        """Row -> the id that this row's event corrects."""
+
+    def __len__(self) -> int:
+        """How many events were added."""
+        return len(self.ids)
+
+    def add(self, bodies: Iterable[bytes]) -> None:
+        """Adds events by their stored bytes.
+
+        Raises:
+            LedgerError: Bytes that are no event.
+        """
+        decode = self._decode
+        try:
+            rows = [decode(body) for body in bodies]
+        except msgspec.MsgspecError as error:
+            raise LedgerError(
+                "not an event", found=str(error), next="run: lastgood verify"
+            ) from error
+        self.add_rows(rows)
+
+    def add_rows(self, rows: list[Row]) -> None:
+        """Adds decoded events, column after column."""
+        self._add_times(rows)
+        self._add_words(rows)
+        flags = self._flags
+        flags["has_occurred_us"].extend([r.t_occurred_us is not None for r in rows])
+        flags["injected"].extend(
+            [-1 if r.body.injected is msgspec.UNSET else bool(r.body.injected) for r in rows]
+        )
+        flags["is_lone"].extend([r.body.lone is True for r in rows])
+        flags["is_accepted"].extend(
+            [
+                r.verification is not None
+                and r.kind == EventKind.VERIFY
+                and is_accepted_result(r.verification.result)
+                for r in rows
+            ]
+        )
+        first = len(self.ids)
+        for at, row in enumerate(rows, first):
+            if row.links is not None and row.links.supersedes is not None:
+                self.superseded[at] = row.links.supersedes
+            if row.body.coverage is not None:
+                self._add_coverage(at, row.body.coverage)
+        self.ids.extend([r.id for r in rows])
+
+    def _add_times(self, rows: list[Row]) -> None:
+        times = self._times
+        times["seq"].extend([r.seq for r in rows])
+        times["t_us"].extend([time_of_row(r) for r in rows])
+        times["devices"].extend([-1 if r.devices is None else r.devices for r in rows])
+        times["observed_us"].extend(
+            [NO_TIME if r.t_observed_us is None else r.t_observed_us for r in rows]
+        )
+        for name in ("detect_us", "diagnose_us", "isolate_us", "recover_us", "verify_us"):
+            times[name].extend([NO_TIME if (v := getattr(r, name)) is None else v for r in rows])
+
+    def _add_words(self, rows: list[Row]) -> None:
+        words: dict[str, list[str | None]] = {
+            name: [getattr(r, name) for r in rows]
+            for name in ("kind", "class_", "cause", "cause_status", "symptom", "role", "run")
+        }
+        words["incident"] = [r.links.incident if r.links else None for r in rows]
+        words["importer"] = [r.source.importer if r.source else None for r in rows]
+        for name in ("label", "code", "mapping"):
+            words[name] = [_word(getattr(r.body, name)) for r in rows]
+        words["outcome"] = [v if isinstance(v := r.body.outcome, str) else None for r in rows]
+        words["at_risk"] = [_at_risk(r) if r.kind in _EXPOSURE else None for r in rows]
+        for name, column in words.items():
+            known = self._words[name]
+            self._codes[name].extend([known.setdefault(word, len(known) - 1) for word in column])
+        self._add_domains(rows)
+
+    def _add_domains(self, rows: list[Row]) -> None:
+        """The first domain of each kind goes into its column, others of the kind beside it."""
+        first = len(self.ids)
+        columns = [[-1] * len(rows) for _ in DOMAIN_KINDS]
+        known = [self._words[kind] for kind in DOMAIN_KINDS]
+        for at, row in enumerate(rows):
+            for domain in row.domain:
+                kind = _DOMAIN_AT.get(domain.kind)
+                if kind is None:  # of a newer taxonomy
+                    continue
+                code = known[kind].setdefault(domain.id, len(known[kind]) - 1)
+                if columns[kind][at] < 0:
+                    columns[kind][at] = code
+                else:
+                    self._more.append((first + at, kind, code))
+        for kind, column in zip(DOMAIN_KINDS, columns, strict=True):
+            self._codes[kind].extend(column)
+
+    def _add_coverage(self, at: int, said: Any) -> None:
+        coverage = coverage_from(said)
+        if coverage is not None:
+            self._coverage.append((at, coverage))
+
+    def build(self, *, superseded: frozenset[str] | None = None, **head: Any) -> EventTable:
+        """The table, in order. `superseded` are ids that are corrected; without it, those of the events added."""
+        import numpy as np
+
+        gone = frozenset(self.superseded.values()) if superseded is None else superseded
+        t_us = (
+            np.frombuffer(self._times["t_us"], dtype=np.int64)
+            if self.ids
+            else np.empty(0, np.int64)
+        )
+        order = in_order(t_us, self.ids)
+        if gone:
+            order = order[[self.ids[at] not in gone for at in order.tolist()]]
+        place = np.full(len(self.ids), -1, dtype=np.int64)
+        place[order] = np.arange(len(order))
+        columns: dict[str, Any] = {
+            name: _thin(values, order, np.int64) for name, values in self._times.items()
+        }
+        columns |= {
+            name: _thin(values, order, np.int8 if name == "injected" else np.bool_)
+            for name, values in self._flags.items()
+        }
+        for name, codes in self._codes.items():
+            columns[name] = Coded(
+                _thin(codes, order, np.int32),
+                tuple(word for word in self._words[name] if word is not None),
+            )
+        kept = sorted((place[at], kind, code) for at, kind, code in self._more if place[at] >= 0)
+        more = np.array(kept, dtype=np.int64).reshape(-1, 3)
+        coverage = [c for at, c in self._coverage if place[at] >= 0]
+        return EventTable(
+            **columns,
+            more_domains=MoreDomains(
+                row=more[:, 0], kind=more[:, 1].astype(np.int8), code=more[:, 2].astype(np.int32)
+            ),
+            coverage=tuple(sorted(coverage, key=lambda c: (c.begin_us, c.end_us, c.format or ""))),
+            **head,
+        )
+
+    def ordered_ids(self) -> list[str]:
+        """The ids of all events added, in the order of time and then of id."""
+        import numpy as np
+
+        t_us = (
+            np.frombuffer(self._times["t_us"], dtype=np.int64)
+            if self.ids
+            else np.empty(0, np.int64)
+        )
+        return [self.ids[at] for at in in_order(t_us, self.ids).tolist()]
+
+
+def time_of_row(row: Row) -> int:
+    """As `event.time_of`."""
+    for stamp_us in (row.t_occurred_us, row.t_observed_us, row.t_recorded_us):
+        if stamp_us is not None:
+            return stamp_us
+    return 0
+
+
+def in_order(t_us: NDArray[np.int64], ids: list[str]) -> NDArray[np.int64]:
+    """The rows by time, and by id within one microsecond: ids are compared only where times are equal."""
+    import numpy as np
+
+    order = np.argsort(t_us, kind="stable")
+    times = t_us[order]
+    is_tied = np.flatnonzero(times[1:] == times[:-1])
+    if not len(is_tied):
+        return order
+    starts = is_tied[np.diff(is_tied, prepend=-2) > 1]
+    ends = is_tied[np.diff(is_tied, append=len(times) + 1) > 1] + 2
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        order[start:end] = sorted(order[start:end].tolist(), key=ids.__getitem__)
+    return order
+
+
+def coverage_from(said: Any) -> Coverage | None:
+    """What an import said about the time it covers; None when it is not readable as such."""
+    if not isinstance(said, dict):
+        return None
+    begin_us, end_us = said.get("begin_us"), said.get("end_us")
+    if not isinstance(begin_us, int) or not isinstance(end_us, int) or end_us < begin_us:
+        return None
+    name = said.get("format")
+    return Coverage(
+        begin_us=begin_us,
+        end_us=end_us,
+        format=name if isinstance(name, str) else None,
+        is_declared=said.get("declared") is True,
+    )
+
+
+def _word(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True)
+
+
+def _at_risk(row: Row) -> str:
+    """As `exposure` names what joined: run, and worker, domains or rank."""
+    who = row.body.worker
+    if who is None and row.domain:
+        who = ",".join(f"{d.kind}:{d.id}" for d in row.domain)
+    if who is None:
+        who = row.body.rank
+    return f"{row.run or '-'}/{who}"
+
+
+def _thin(values: array[int], order: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
+    """The column in order; one that says the same in every row takes the memory of one row."""
+    import numpy as np
+
+    if not len(order):
+        return np.empty(0, dtype)
+    column = np.frombuffer(values, dtype=values.typecode)
+    if (column == column[0]).all():
+        return np.broadcast_to(np.asarray(column[0], dtype=dtype), len(order))
+    return column[order].astype(dtype, copy=False)
