@@ -75,7 +75,7 @@ class Timeline:
 
 def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRules) -> Timeline:
     """The claims of one run's events, which come in order of time. Records after `as_of_us` are not read."""
-    known = [event for event in events if known_since_us(event) <= as_of_us]
+    known = _without_inner_starts(e for e in events if known_since_us(e) <= as_of_us)
     timeline = Timeline(start_us=as_of_us, end_us=as_of_us)
     if not known:
         return timeline
@@ -97,6 +97,16 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
         *(Claim("excluded", start, end) for start, end in rules.excluded),
     ]
     return timeline
+
+
+def _without_inner_starts(events: Iterable[Event]) -> list[Event]:
+    """A file that begins inside a run stands for its start only as long as no earlier record is there."""
+    known = list(events)
+    return [
+        event
+        for at, event in enumerate(known)
+        if at == 0 or not (event.body.get("begins_inside") is True and is_imported(event))
+    ]
 
 
 def _close_life(

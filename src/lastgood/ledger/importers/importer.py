@@ -119,6 +119,7 @@ class Context:
         self._name = cleaner.text(source.name)
         self._on_raw = on_raw
         self._is_ignored = False
+        self._is_held = False
         self._row: Row | None = None
         self._row_sha = b""
         self._row_events = 0
@@ -148,7 +149,8 @@ class Context:
         quality = self.quality
         for row in rows:
             quality.read += 1
-            self._row, self._is_ignored, self._row_events = row, False, 0
+            self._row, self._row_events = row, 0
+            self._is_ignored = self._is_held = False
             try:
                 value = getattr(row, "value", None)
                 if isinstance(value, Broken):
@@ -161,7 +163,7 @@ class Context:
             except Exception as error:  # noqa: BLE001 - a hostile row must cost itself only, and be seen
                 self.reject(row, not_understood(error))
             else:
-                if events:
+                if events or self._is_held:
                     quality.accepted += 1
                     if self._on_raw is not None:
                         self._on_raw(self._row_sha.hex(), row.raw)
@@ -173,6 +175,11 @@ class Context:
         """Counts a row that is whole and not about failures. `why` must not differ from row to row."""
         self._is_ignored = True
         self.quality.ignore(why)
+
+    def hold(self, row: Row) -> None:
+        """Counts a row as accepted whose event comes later, made of it and of rows behind it."""
+        self._begin_row(row)
+        self._is_held = True
 
     def reject(self, row: Row, problem: RowProblem) -> None:
         """Counts a row that could not be taken; a strict import stops here."""
