@@ -14,12 +14,11 @@ from lastgood.base.errors import BadInput
 from lastgood.base.figures import Figure
 from lastgood.budget.bursts import Bursts, bursts
 from lastgood.budget.change_points import ChangePoints, change_points
-from lastgood.budget.dispersion import Dispersion, count_in_bins, dispersion
+from lastgood.budget.dispersion import Dispersion, dispersion
 from lastgood.budget.finding import EVENTS_MIN, Finding
 from lastgood.budget.intervals import (
     Headline,
     IntervalMethod,
-    Spread,
     headline,
     measure_spread,
 )
@@ -132,7 +131,7 @@ def study(
     enough = len(begin) >= EVENTS_MIN
     spread = measure_spread(times, sample.window_h) if enough else None
     nodes = NodeColumns.of(sample, begin)
-    chosen = _headline(times, sample, exposure, nodes, spread, method, level, seed)
+    chosen = _headline(sample, exposure, nodes, method=method, level=level, seed=seed)
     tested = trend(times, sample.window_h, is_operational=is_operational, spread=spread)
     return RateStudy(
         name=sample.name,
@@ -174,11 +173,10 @@ def _weekly(times: np.ndarray, window_h: float) -> Dispersion | None:
 
 
 def _headline(
-    times: np.ndarray,
     sample: Sample,
     exposure: ExposureCurve | None,
     nodes: NodeColumns | None,
-    spread: Spread | None,
+    *,
     method: IntervalMethod,
     level: float,
     seed: int,
@@ -187,33 +185,19 @@ def _headline(
 
     if exposure is None:
         return None
+    begin = np.asarray(sample.begin_h, dtype=np.float64)
     is_whole = sample.node_enter_h is None and sample.node_leave_h is None
-    counts, cells = None, 1.0
-    if nodes is not None and nodes.is_fleet_known and is_whole and spread and not nodes.missing:
-        counts = np.bincount(nodes.node, minlength=nodes.at_risk)
-        cells = _cell_index(nodes, sample.window_h, spread.bins)
+    use_nodes = nodes is not None and nodes.is_fleet_known and is_whole and not nodes.missing
     return headline(
-        times,
+        begin if exposure.is_constant else _operational(begin, exposure),
         sample.window_h,
         exposure=exposure.total,
-        node_counts=counts,
-        cell_index=cells,
+        node=nodes.node if nodes is not None and use_nodes else None,
+        nodes=nodes.at_risk if nodes is not None and use_nodes else None,
         method=method,
         level=level,
         seed=seed,
     )
-
-
-def _cell_index(nodes: NodeColumns, window_h: float, bins: int) -> float:
-    """Dispersion of the counts in the cells of node and bin: what bursts on one node explain."""
-    import numpy as np
-
-    at = np.minimum((nodes.begin_h * (bins / window_h)).astype(np.int64), bins - 1)
-    counts = count_in_bins(
-        nodes.node * bins + at + 0.5, float(nodes.at_risk * bins), nodes.at_risk * bins
-    )
-    mean = counts.mean()
-    return float(((counts - mean) ** 2).mean() / mean)
 
 
 def _changes(
