@@ -285,11 +285,11 @@ def _import_one(
     except StrictStop as stop:
         writer.flush(quality)
         raise _strict_error(stop, writer) from stop
+    _add_source_counts(source, quality)
     covered = _coverage_event(found, importer, context)
     if covered is not None:
         writer.add(covered, quality)
     writer.flush(quality)
-    _add_source_counts(source, quality)
     if options.is_strict and quality.file_problems:
         problem = RowProblem(source.problems[0])
         raise _strict_error(StrictStop(source.name, problem), writer)
@@ -350,7 +350,9 @@ def _coverage_event(found: FileResult, importer: Importer, context: Context) -> 
             "end_us": end_us,
             "format": importer.name,
             "declared": context.is_window_declared,
-        }
+        },
+        # A report months later still has to say how many rows were rejected.
+        "quality": found.quality.to_kept(),
     }
     host = context.file_host
     return context.event(

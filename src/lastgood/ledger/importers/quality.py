@@ -136,6 +136,15 @@ class Quality:
             "notes": list(self.notes),
         }
 
+    def to_kept(self) -> dict[str, Any]:
+        """What a ledger keeps of it: no raw text, no floats, and nothing that is only known once all is written."""
+        plain = self.to_plain()
+        for name in ("events", "unknown_share"):
+            del plain[name]
+        for rejection in plain["rejected"]:
+            rejection["examples"] = [{"at": example["at"]} for example in rejection["examples"]]
+        return plain
+
 
 def total(parts: Iterable[Quality]) -> Quality:
     """The sum of several tables; of examples the first ones are kept."""
