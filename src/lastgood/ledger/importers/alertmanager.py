@@ -42,7 +42,7 @@ class AlertmanagerImporter:
     def recognises(self, head: Head) -> int:
         """The keys of the message, or those of a list of alerts from the API."""
         if b'"alerts"' in head.data and b'"startsAt"' in head.data:
-            return 95 if b'"groupKey"' in head.data else 80
+            return 97 if b'"groupKey"' in head.data else 80
         if b'"startsAt"' in head.data and b'"fingerprint"' in head.data:
             return 75
         return 0

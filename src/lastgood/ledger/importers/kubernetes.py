@@ -34,9 +34,9 @@ class KubernetesImporter:
         """The key for the object that the event is about, under its two names."""
         data = head.data
         if b'"involvedObject"' in data and b'"reason"' in data:
-            return 95
+            return 97
         if b'"regarding"' in data and b'"events.k8s.io' in data:
-            return 95
+            return 97
         return 40 if b'"kind"' in data and b'"EventList"' in data else 0
 
     def read(self, source: Source, context: Context) -> Iterator[Event]:

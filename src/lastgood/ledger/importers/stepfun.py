@@ -35,7 +35,7 @@ class StepfunImporter:
     def recognises(self, head: Head) -> int:
         """The three keys that no other format has together."""
         keys = (b'"node_id"', b'"event_time"', b'"fault_type"')
-        return 95 if all(key in head.data for key in keys) else 0
+        return 97 if all(key in head.data for key in keys) else 0
 
     def read(self, source: Source, context: Context) -> Iterator[Event]:
         """Two events a fault: it opens when the node leaves service and closes when it is back."""
