@@ -3,6 +3,10 @@
 The form is JSON with sorted keys (by code point), no spaces, UTF-8, every text in Unicode NFC, and
 integers only. Floats are refused because their decimal form differs between writers; a float enters a
 hashed body as a hex string (`float_hex`), which is exact in both directions.
+
+There are two ways to the same bytes. The plain one below is the definition. The quick one lets msgspec write what is
+already in the form (exact types, integers of 64 bits, text in NFC) and leaves everything else, and every refusal, to
+the plain one; a test holds them to each other. An import spends most of its time here.
 """
 
 from __future__ import annotations
@@ -13,12 +17,15 @@ import math
 import unicodedata
 from collections.abc import Mapping
 
+import msgspec
+
 from lastgood.base.errors import CanonicalError
 
 INT_MIN = -(2**63)
 INT_MAX = 2**64 - 1
 """Seeds and digests' halves are unsigned 64-bit; anything larger would be read differently elsewhere."""
 DEPTH_MAX = 64
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def canonical_bytes(value: object) -> bytes:
@@ -27,6 +34,51 @@ def canonical_bytes(value: object) -> bytes:
     Raises `CanonicalError` for a float, a key that is not text, two keys that are one after NFC, an
     integer beyond 64 bits, text that is not valid Unicode, and anything else.
     """
+    data = quick_bytes(value) if is_exactly_plain(value) else None
+    return plain_bytes(value) if data is None else data
+
+
+def quick_bytes(value: object) -> bytes | None:
+    """Return what msgspec writes with sorted keys, or None when its text is not in NFC or not valid Unicode.
+
+    Assumes: the value is made of what `is_exactly_plain` accepts; nothing is checked here.
+    """
+    try:
+        data = _encode_sorted(value)
+    except (UnicodeEncodeError, RecursionError):
+        return None
+    # Texts stand between quotes, which compose with nothing, so the whole is in NFC only if every text is.
+    if data.isascii() or unicodedata.is_normalized("NFC", data.decode()):
+        return data
+    return None
+
+
+def is_exactly_plain(value: object, *, depth: int = 0) -> bool:
+    """Say whether a value is made of nothing but dicts with text keys, lists, tuples, text, bools, null and 64-bit ints.
+
+    Subclasses do not count: they may write themselves in their own way.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return INT_MIN <= value <= INT_MAX  # type: ignore[operator]
+    if depth >= DEPTH_MAX:
+        return False
+    if kind is dict:
+        for key, item in value.items():  # type: ignore[union-attr]
+            if type(key) is not str or not (
+                type(item) is str or is_exactly_plain(item, depth=depth + 1)
+            ):
+                return False
+        return True
+    if kind is list or kind is tuple:
+        return all(is_exactly_plain(item, depth=depth + 1) for item in value)  # type: ignore[union-attr]
+    return False
+
+
+def plain_bytes(value: object) -> bytes:
+    """Return the canonical bytes by the definition, slowly; `canonical_bytes` gives the same and raises the same."""
     prepared = _prepare(value, path="$", depth=0)
     text = json.dumps(prepared, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     try:

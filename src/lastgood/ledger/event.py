@@ -15,12 +15,20 @@ from typing import Any, cast
 
 import msgspec
 
-from lastgood.base.canonical import canonical_bytes, float_from_hex, with_hex_floats
+from lastgood.base.canonical import (
+    canonical_bytes,
+    float_from_hex,
+    is_exactly_plain,
+    plain_bytes,
+    quick_bytes,
+    with_hex_floats,
+)
 from lastgood.base.clock import Clock, boot_id, clock_id
 from lastgood.base.errors import BadInput, LedgerError
 from lastgood.contract.taxonomy import AXES, TAXONOMY_ID
 
 SCHEMA = "lastgood.event/1"
+_SCHEMA_WRITTEN = "".join([*SCHEMA])
 
 _EXTRA = "\x7fextra"
 """Name of the carrier of unknown fields inside msgspec; it never reaches the bytes."""
@@ -206,7 +214,45 @@ def content_id(*, source: str, locator: str, raw: bytes) -> str:
 
 def encode_event(event: Event) -> bytes:
     """The canonical bytes of an event: what is stored and hashed."""
-    return canonical_bytes(event_to_plain(event))
+    if _has_parts(event) and is_plain_record(event):
+        # Defaults are left out, and recognised by identity: the schema is written when it is another equal text.
+        data = quick_bytes(msgspec.structs.replace(event, schema=_written(event.schema)))
+        if data is not None:
+            return data
+    return plain_bytes(event_to_plain(event))
+
+
+def _has_parts(event: Event) -> bool:
+    """True when the nested parts are the structs that they should be; no checker stops a writer."""
+    parts = (event.clock, event.verification, event.source, event.links)
+    return type(event.domain) is tuple and all(
+        part is None or isinstance(part, _Record) for part in (*parts, *event.domain)
+    )
+
+
+def is_plain_record(record: _Record) -> bool:
+    """True when msgspec writes the record as `event_to_plain` says it: exact types, and nothing of a newer writer."""
+    if record.extra != {}:
+        return False
+    for value in msgspec.structs.astuple(record):
+        if value is None or type(value) is str:
+            continue
+        if isinstance(value, _Record):
+            if not is_plain_record(value):
+                return False
+        elif type(value) is tuple:
+            for item in value:
+                is_record = isinstance(item, _Record)
+                if not (is_plain_record(item) if is_record else is_exactly_plain(item)):
+                    return False
+        elif not is_exactly_plain(value, depth=1):
+            return False
+    return True
+
+
+def _written(schema: str) -> str:
+    """The same text as another object than the default."""
+    return _SCHEMA_WRITTEN if schema == SCHEMA else schema
 
 
 def event_to_plain(event: Event) -> dict[str, Any]:
