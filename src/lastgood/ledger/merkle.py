@@ -85,9 +85,10 @@ class TreeBuilder:
 
     __slots__ = ("_hashes", "size")
 
-    def __init__(self) -> None:
-        self.size = 0
-        self._hashes: list[bytes] = []
+    def __init__(self, frontier: Frontier | None = None) -> None:
+        """Starts with no leaf, or where a list of leaves has come to."""
+        self.size = frontier.size if frontier else 0
+        self._hashes: list[bytes] = list(frontier.hashes) if frontier else []
 
     def append(self, leaf: bytes) -> None:
         """Adds one leaf hash."""

@@ -28,6 +28,7 @@ import msgspec
 
 from lastgood.base.clock import Clock, SystemClock
 from lastgood.base.errors import LedgerError, LedgerPathError
+from lastgood.ledger.bulk import fresh_events, insert_batch, use_memory
 from lastgood.ledger.event import Event, decode_event, encode_event
 from lastgood.ledger.merkle import Frontier, leaf_hash
 from lastgood.ledger.schema import (
@@ -98,6 +99,7 @@ class Store:
         self.connection = connection
         self._clock = clock
         self._projections = tuple(projections)
+        self._is_bulk = False
         with storage_errors(path):
             self.origin: str = one(connection, "SELECT value FROM ledger_meta WHERE key = 'origin'")
         for projection in self._projections:
@@ -173,17 +175,25 @@ class Store:
             LedgerError: The file cannot be written.
             CanonicalError: An event cannot be written at all; then nothing of the batch is.
         """
+        if not self._is_bulk:
+            self._is_bulk = True
+            with storage_errors(self.path):
+                use_memory(self.connection)
         with self._transaction():
+            fresh = fresh_events(self.connection, events)
             frontier, link = self._frontier()
-            seen = self._known_ids(events)
-            fresh: list[Event] = []
-            for event in events:
-                if event.id not in seen:
-                    seen.add(event.id)
-                    fresh.append(event)
-            if fresh:
+            if fresh and self._projections:
                 _, after, link = self._insert(fresh, frontier, link)
                 self._write_frontier(after, link, frontier)
+            elif fresh:
+                batch = insert_batch(
+                    self.connection,
+                    fresh,
+                    frontier=frontier,
+                    link=link,
+                    now_us=self._clock.wall_us(),
+                )
+                self._write_frontier(batch.frontier, batch.link, frontier)
         return Imported(new=len(fresh), merged=len(events) - len(fresh))
 
     def events(
@@ -314,14 +324,6 @@ class Store:
             stored.append(Stored(frontier.size, event.id))
             frontier = frontier.append(leaf)
         return stored, frontier, link
-
-    def _known_ids(self, events: Sequence[Event]) -> set[str]:
-        """Those ids of the batch that the ledger already holds."""
-        asked = json.dumps([event.id for event in events])
-        rows = self.connection.execute(
-            "SELECT id FROM event WHERE id IN (SELECT value FROM json_each(?))", (asked,)
-        )
-        return {name for (name,) in rows}
 
     def _check_same(self, event: Event, seq: int, body: bytes) -> None:
         there = msgspec.structs.replace(decode_event(body), seq=None, t_recorded_us=None)

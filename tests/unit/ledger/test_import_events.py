@@ -6,7 +6,7 @@ import pytest
 
 from lastgood.base.errors import CanonicalError
 from lastgood.ledger.event import Event
-from lastgood.ledger.store import Imported, open_store
+from lastgood.ledger.store import Imported, Projection, open_store
 from lastgood.ledger.verify import verify_ledger
 from tests.unit.ledger.cases import clock_at, some_event, some_events
 
@@ -61,3 +61,20 @@ def test_an_import_writes_the_same_rows_as_an_append(path, tmp_path):
             store.connection.execute(rows).fetchall() == other.connection.execute(rows).fetchall()
         )
         assert store.head().root == other.head().root
+
+
+def test_projections_keep_in_step_with_an_import(path):
+    counting = Projection(
+        name="runs",
+        version=1,
+        tables={"runs": "CREATE TABLE runs (run TEXT) STRICT"},
+        apply=lambda connection, event: connection.execute(
+            "INSERT INTO runs VALUES (?)", (event.run or "none",)
+        ),
+    )
+    with open_store(path, projections=[counting]) as store:
+        assert store.import_events(some_events(5)) == Imported(new=5, merged=0)
+        assert store.import_events(some_events(6)) == Imported(new=1, merged=5)
+        (count,) = store.connection.execute("SELECT count(*) FROM runs").fetchone()
+        assert count == 6
+    assert verify_ledger(path).ok
