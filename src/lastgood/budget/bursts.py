@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GAP_H = 5 / 60
 """Starts within five minutes of the one before belong to one burst."""
+CHANCE_MAX = 0.1
 TOP = 20
 
 
@@ -99,9 +100,10 @@ def bursts(
     )
     codes = None if label_codes is None else np.asarray(label_codes)[order]
     n = len(times)
+    gap_h = _separating_gap(n, window_h, gap_h)
     is_new = np.diff(times, prepend=-np.inf) > gap_h
     group = np.cumsum(is_new) - 1
-    several = _distinct_nodes(group, node) >= 2 if n else np.zeros(0, dtype=bool)
+    several = _has_two_nodes(is_new, node) if n else np.zeros(0, dtype=bool)
     sizes = np.bincount(group) if n else np.zeros(0, dtype=np.int64)
     starts = np.flatnonzero(is_new)
     largest = np.flatnonzero(several)
@@ -120,13 +122,17 @@ def bursts(
     )
 
 
-def _distinct_nodes(group: np.ndarray, node: np.ndarray) -> np.ndarray:
-    """How many different nodes each group holds."""
+def _separating_gap(n: int, window_h: float, gap_h: float) -> float:
+    """The gap, made smaller where starts are so frequent that one in ten would follow within it by chance."""
+    return min(gap_h, -math.log1p(-CHANCE_MAX) * window_h / n) if n else gap_h
+
+
+def _has_two_nodes(is_new: np.ndarray, node: np.ndarray) -> np.ndarray:
+    """Whether each group holds more than one node: a change of node inside it."""
     import numpy as np
 
-    width = int(node.max()) + 1
-    pairs = np.unique(group * width + node)
-    return np.bincount(pairs // width, minlength=int(group[-1]) + 1)
+    differs = (np.diff(node, prepend=node[:1]) != 0) & ~is_new
+    return np.bincount(np.cumsum(is_new) - 1, weights=differs) > 0
 
 
 def _burst(
@@ -140,8 +146,10 @@ def _burst(
 
     label, label_count = None, 0
     if codes is not None and labels is not None:
-        ((code, label_count),) = Counter(codes[inside].tolist()).most_common(1)
-        label = labels[code] if code >= 0 else None
+        known = codes[inside][codes[inside] >= 0]
+        held = np.bincount(known, minlength=1)
+        label_count = int(held.max())
+        label = labels[int(held.argmax())] if label_count else None
     return Burst(
         begin_h=float(times[inside][0]),
         end_h=float(times[inside][-1]),
@@ -217,7 +225,7 @@ def _judge(
         n=n,
         is_rejected=is_rejected,
         sentence=(
-            f"{close} of {gaps} starts follow another within {minutes:g} min, {chance * gaps:.1f} by chance "
+            f"{close} of {gaps} starts follow another within {minutes:.3g} min, {chance * gaps:.1f} by chance "
             f"({format_p(p)}); {count} bursts of two or more nodes hold {in_bursts} starts."
         ),
         limit="A batch written down at one time looks like a burst; a shared domain is a candidate, not a cause.",

@@ -269,7 +269,7 @@ def _median_draws(of: Durations, sample: Sample, seed: int, side: str) -> np.nda
         return None
     closed = np.asarray(sample.closed_h[of.name], dtype=np.float64)
     still = np.asarray(sample.open_h.get(of.name, ()), dtype=np.float64)
-    curve = kaplan_meier(np.concatenate((closed, still)), np.arange(of.n) >= len(closed))
+    curve = kaplan_meier(closed, still)
     at = int(np.searchsorted(-curve.surviving, -0.5))
     at = min(at, len(curve.steps_h) - 1)
     share, greenwood = float(curve.surviving[at]), float(curve.greenwood[at])

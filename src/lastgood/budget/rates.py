@@ -28,7 +28,7 @@ from lastgood.budget.operational import ExposureCurve
 from lastgood.budget.power_law import PowerLaw, fit_power_law
 from lastgood.budget.rate_figures import EXPOSURE_UNKNOWN, rate_figures
 from lastgood.budget.renewal import GapShape, gap_shape
-from lastgood.budget.repair import DAY_H, WEEK_H, Bounces, bounces
+from lastgood.budget.repair import WEEK_H, Bounces, bounces
 from lastgood.budget.sample import NodeColumns, Sample
 from lastgood.budget.survival import Durations, durations
 from lastgood.budget.trend import Trend, trend
@@ -232,16 +232,14 @@ def _by_node(sample: Sample, nodes: NodeColumns | None, level: float) -> dict:
         domains=sample.domains,
     )
     if nodes.end_h is not None:
-        for key, horizon_h in (("bounce_day", DAY_H), ("bounce_week", WEEK_H)):
-            parts[key] = bounces(
-                nodes.begin_h,
-                nodes.end_h,
-                nodes.node,
-                nodes=nodes.at_risk,
-                window_h=sample.window_h,
-                horizon_h=horizon_h,
-                level=level,
-            )
+        parts["bounce_day"], parts["bounce_week"] = bounces(
+            nodes.begin_h,
+            nodes.end_h,
+            nodes.node,
+            nodes=nodes.at_risk,
+            window_h=sample.window_h,
+            level=level,
+        )
     if nodes.is_fleet_known:
         enter, leave = sample.node_enter_h, sample.node_leave_h
         parts["mcf"] = mean_cumulative(

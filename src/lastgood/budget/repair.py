@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.budget.finding import ALPHA, EVENTS_MIN, Finding, format_p, too_few
 
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     import numpy as np
 
 DAY_H, WEEK_H = 24.0, 168.0
+US_PER_H = 3_600_000_000
+
+
+class Held(NamedTuple):
+    """One row per ended fault, by node and time."""
+
+    hours: np.ndarray
+    """Until the node's next fault; infinity where none follows."""
+    end_h: np.ndarray
+    node: np.ndarray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +62,10 @@ def bounces(
     *,
     nodes: int,
     window_h: float,
-    horizon_h: float = DAY_H,
+    horizons_h: tuple[float, ...] = (DAY_H, WEEK_H),
     level: float = 0.95,
-) -> Bounces:
-    """The bounce rate within a horizon. `end_h` is NaN for a fault that is still open.
+) -> tuple[Bounces, ...]:
+    """The bounce rate within each horizon. `end_h` is NaN for a fault that is still open.
 
     Assumes: the end of a fault is the end of its repair; nodes at risk all the time for the baseline.
     Source: definition of this project; binomial interval of Clopper and Pearson (1934).
@@ -64,15 +74,25 @@ def bounces(
 
     begin, end = np.asarray(begin_h, dtype=np.float64), np.asarray(end_h, dtype=np.float64)
     node = np.asarray(node, dtype=np.int64)
-    order = np.lexsort((begin, node))
-    is_repair = np.isfinite(end) & (end <= window_h - horizon_h)
-    following = _next_begin(begin[order], node[order], end[is_repair], node[is_repair])
-    is_bounce = following <= end[is_repair] + horizon_h
+    held = time_held(begin, end, node)
+    per_hour = len(begin) / max(nodes, 1) / window_h
+    return tuple(
+        _within(h, held, per_hour, nodes=nodes, window_h=window_h, level=level) for h in horizons_h
+    )
+
+
+def _within(
+    horizon_h: float, held: Held, per_hour: float, *, nodes: int, window_h: float, level: float
+) -> Bounces:
+    import numpy as np
+
+    # Half a microsecond of slack: times were rounded to whole ones.
+    is_repair = held.end_h <= window_h - horizon_h + 0.5 / US_PER_H
+    is_bounce = is_repair & (held.hours <= horizon_h + 0.5 / US_PER_H)
     repairs, count = int(is_repair.sum()), int(is_bounce.sum())
-    baseline = -math.expm1(-len(begin) / max(nodes, 1) / window_h * horizon_h)
-    of_node = np.bincount(node[is_repair][is_bounce], minlength=nodes)
-    worst = np.argsort(-of_node, kind="stable")
-    worst = worst[: int((of_node > 0).sum())]
+    baseline = -math.expm1(-per_hour * horizon_h)
+    of_node = np.bincount(held.node[is_bounce], minlength=nodes)
+    worst = np.argsort(-of_node, kind="stable")[: int((of_node > 0).sum())]
     lo, hi = clopper_pearson(count, repairs, level=level) if repairs else (None, None)
     return Bounces(
         horizon_h=horizon_h,
@@ -88,31 +108,32 @@ def bounces(
     )
 
 
-def _next_begin(
-    begin_sorted: np.ndarray, node_sorted: np.ndarray, end: np.ndarray, node: np.ndarray
-) -> np.ndarray:
-    """For every repair the first begin of the same node strictly after it, or infinity.
+def time_held(begin_h: np.ndarray, end_h: np.ndarray, node: np.ndarray) -> Held:
+    """For every ended fault the time until the same node faults again strictly later.
 
-    One search over pairs (node, time), made one number by ranks: faults and repairs are sorted together.
+    Times become whole microseconds, as in the ledger, so that node and time make one exact integer and one sorted
+    search answers for all nodes at once.
     """
     import numpy as np
 
-    n = len(begin_sorted)
-    # Repairs come after faults of the same instant, so that what follows is strictly later.
-    together = np.lexsort(
-        (
-            np.concatenate((np.zeros(n), np.ones(len(end)))),
-            np.concatenate((begin_sorted, end)),
-            np.concatenate((node_sorted, node)),
-        )
+    begin_us, ended = np.rint(begin_h * US_PER_H).astype(np.int64), np.isfinite(end_h)
+    end_us = np.rint(np.where(ended, end_h, 0.0) * US_PER_H).astype(np.int64)
+    width = int(max(begin_us.max(initial=0), end_us.max(initial=0))) + 1
+    assert width * (int(node.max(initial=0)) + 1) < 2**63, "nodes times window must fit an integer"
+    faults = node * width + begin_us
+    faults.sort()
+    repairs = node[ended] * width + end_us[ended]
+    # In order, one search after the other stays in the cache: ten times faster on ten million repairs.
+    repairs.sort()
+    following = np.searchsorted(faults, repairs, side="right")
+    after = np.append(faults, np.iinfo(np.int64).max)[following]
+    repaired, at_us = np.divmod(repairs, width)
+    is_same = (following < len(faults)) & (after // width == repaired)
+    return Held(
+        hours=np.where(is_same, (after - repairs) / US_PER_H, np.inf),
+        end_h=at_us / US_PER_H,
+        node=repaired,
     )
-    faults_before = np.cumsum(together < n)
-    is_repair = together >= n
-    following = np.empty(len(end), dtype=np.int64)
-    following[together[is_repair] - n] = faults_before[is_repair]
-    inside = np.minimum(following, n - 1) if n else following
-    found = (following < n) & (node_sorted[inside] == node) if n else np.zeros(len(end), dtype=bool)
-    return np.where(found, begin_sorted[inside] if n else np.inf, np.inf)
 
 
 def clopper_pearson(count: int, n: int, *, level: float = 0.95) -> tuple[float, float]:

@@ -84,11 +84,13 @@ class NodeColumns:
         known = node >= 0
         if not known.any():
             return None
+        # Ten million rows are not copied when every one of them has its node.
+        rows = slice(None) if known.all() else known
         return NodeColumns(
-            begin_h=begin_h[known],
-            end_h=None if sample.end_h is None else np.asarray(sample.end_h)[known],
-            node=node[known],
-            labels=None if sample.label_codes is None else np.asarray(sample.label_codes)[known],
+            begin_h=begin_h[rows],
+            end_h=None if sample.end_h is None else np.asarray(sample.end_h)[rows],
+            node=node[rows],
+            labels=None if sample.label_codes is None else np.asarray(sample.label_codes)[rows],
             at_risk=sample.nodes_at_risk or int(node.max()) + 1,
             is_fleet_known=sample.nodes_at_risk is not None,
             missing=int((~known).sum()),

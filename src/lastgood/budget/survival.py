@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 QUANTILES = (0.5, 0.9, 0.99)
+POINTS_MAX = 1000
+"""Steps of the curve that are kept for drawing; percentiles come from all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +52,9 @@ class Durations:
     open: int
     """Still running: they count as longer than seen."""
     steps_h: np.ndarray
-    """Durations at which the curve falls."""
+    """Durations at which the curve falls, a thousand of them at most,"""
     surviving: np.ndarray
-    """Share longer than that."""
+    """and the share longer than each."""
     level: float
     sentence: str
     limit: str = "Open incidents are taken to go on like those that lasted as long; ones never recorded are not in it."
@@ -74,25 +76,22 @@ class KaplanMeier:
     """Greenwood's sum: the variance is the square of the share times this."""
 
 
-def kaplan_meier(durations_h: np.ndarray, is_open: np.ndarray) -> KaplanMeier:
+def kaplan_meier(closed_h: np.ndarray, open_h: np.ndarray) -> KaplanMeier:
     """The product-limit estimate at every duration at which something ended.
 
     Assumes: censoring that tells nothing about the rest.
-    Source: Kaplan and Meier (1958); Greenwood (1926).
+    Source: Kaplan and Meier (1958); Greenwood (1926). What is open at a duration counts as at risk there.
     """
     import numpy as np
 
-    steps, at = np.unique(durations_h, return_inverse=True)
-    done = np.bincount(at, weights=~is_open, minlength=len(steps))
-    leaving = np.bincount(at, minlength=len(steps))
-    at_risk = len(durations_h) - np.concatenate(([0], np.cumsum(leaving)[:-1]))
-    kept = done > 0
-    done, at_risk = done[kept], at_risk[kept]
+    closed, still = np.sort(closed_h), np.sort(open_h)
+    first = np.flatnonzero(np.diff(closed, prepend=-1.0))
+    steps = closed[first]
+    done = np.diff(first, append=len(closed))
+    at_risk = (len(closed) - first) + (len(still) - np.searchsorted(still, steps))
     with np.errstate(divide="ignore"):
         greenwood = np.cumsum(np.where(at_risk > done, done / (at_risk * (at_risk - done)), np.inf))
-    return KaplanMeier(
-        steps_h=steps[kept], surviving=np.cumprod(1 - done / at_risk), greenwood=greenwood
-    )
+    return KaplanMeier(steps_h=steps, surviving=np.cumprod(1 - done / at_risk), greenwood=greenwood)
 
 
 def durations(
@@ -115,7 +114,7 @@ def durations(
     everything = np.concatenate((closed, still))
     if len(everything) and not (np.isfinite(everything).all() and everything.min() >= 0):
         raise BadInput("a duration is zero or more", found=f"{everything.min()} h", where=name)
-    curve = kaplan_meier(everything, np.arange(len(everything)) >= len(closed))
+    curve = kaplan_meier(closed, still)
     lower, upper = _bounds(curve, level)
     percentiles = tuple(
         Percentile(
@@ -126,13 +125,15 @@ def durations(
         )
         for q in quantiles
     )
+    drawn = np.unique(np.linspace(0, max(len(curve.steps_h) - 1, 0), POINTS_MAX).astype(np.int64))
+    drawn = drawn[: len(curve.steps_h)]
     return Durations(
         name=name,
         percentiles=percentiles,
         n=len(everything),
         open=len(still),
-        steps_h=curve.steps_h,
-        surviving=curve.surviving,
+        steps_h=curve.steps_h[drawn],
+        surviving=curve.surviving[drawn],
         level=level,
         sentence=_sentence(name, percentiles, len(closed), len(still)),
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lastgood.budget.dispersion import bins_for, check_times, count_in_bins
@@ -88,6 +88,8 @@ def trend(
             else scaled_laplace(times, window_h, truncation=truncation)
         )
         direction = int(math.copysign(1, decides.statistic or 0.0)) if decides.is_rejected else 0
+        if first.is_rejected and not decides.is_rejected:
+            decides = _explained_by_bursts(decides, first)
     return Trend(
         laplace=first,
         mil_hdbk=mil_hdbk_189c(times, window_h, truncation=truncation),
@@ -96,6 +98,19 @@ def trend(
         direction=direction,
         truncation=truncation,
         is_operational=is_operational,
+    )
+
+
+def _explained_by_bursts(decides: Finding, first: Finding) -> Finding:
+    """The verdict for the reader who saw Laplace's test reject and asks why the report does not."""
+    where = "late" if (first.statistic or 0.0) > 0 else "early"
+    shown = f"{decides.statistic_name} = {decides.statistic:+.2f}, {format_p(decides.p or 0.0)}"
+    return replace(
+        decides,
+        sentence=(
+            f"No trend shown ({shown}): the events lie {where} in the window (Laplace z = {first.statistic:+.2f}), "
+            "but bursts as large as these do that by chance."
+        ),
     )
 
 
@@ -256,7 +271,7 @@ def _finding(
         limit = (
             "Bursts alone can do this: only the scaled test may call it a trend when the counts are dispersed."
             if is_poisson
-            else "It says that the rate moved over this window, not why, and not that it goes on."
+            else "It says that the rate moved over this window, not why, and not that it goes on; a slow wave looks the same."
         )
     return Finding(
         test=name,
