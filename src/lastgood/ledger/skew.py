@@ -60,6 +60,27 @@ class _Start(NamedTuple):
     """How much later the receiver's clock was than the writer's, in the middle of the records."""
 
 
+def in_recorded_order(events: Sequence[Event]) -> list[Event]:
+    """By time; what an importer read at one moment stands in the order of its lines, and of one line begins come first.
+
+    A log that counts whole seconds ends one interval and begins the next in one of them.
+    """
+    return sorted(events, key=lambda e: (time_of(e), *_rank(e), e.id))
+
+
+def _rank(event: Event) -> tuple[int, int]:
+    if _writer(event) is None:
+        return 0, 0
+    kind = event.kind
+    return _place(event)[1], _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
+
+
+_ORDER = (
+    EventKind.RUN_START, EventKind.ATTEMPT_START, EventKind.SECTION_BEGIN, EventKind.STEP, EventKind.SECTION_END,
+    EventKind.ATTEMPT_END, EventKind.RUN_END,
+)  # fmt: skip
+
+
 def straightened(events: Sequence[Event], *, uncertainty_us: int) -> Straightened:
     """The events of one run, in order of time, with the clock of each start moved where its order contradicts."""
     starts = _starts(events)
@@ -128,8 +149,9 @@ def _shifted(
         shift_us = shifts.get(_key(event), 0) if is_own else 0
         count += bool(shift_us)
         moved.append(_moved(event, shift_us) if shift_us else event)
-    moved.sort(key=lambda e: (time_of(e), e.id))
-    return Straightened(moved, Skew(count, max(map(abs, shifts.values())), is_lower_bound))
+    return Straightened(
+        in_recorded_order(moved), Skew(count, max(map(abs, shifts.values())), is_lower_bound)
+    )
 
 
 def _moved(event: Event, shift_us: int) -> Event:

@@ -17,7 +17,7 @@ from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event, time_of
 from lastgood.ledger.executions import Execution, is_imported, known_since_us, read_executions
 from lastgood.ledger.incident import declared_incidents
-from lastgood.ledger.skew import NO_SKEW, Skew, straightened
+from lastgood.ledger.skew import NO_SKEW, Skew, in_recorded_order, straightened
 
 if TYPE_CHECKING:
     from lastgood.ledger.walltime import WallTimeRules
@@ -71,6 +71,8 @@ class Timeline:
     skew: Skew = NO_SKEW
     is_end_inferred: bool = False
     """The run has no end on record, and a rule closed it before `as_of`."""
+    alive_us: int = 0
+    """The last sign of life, where a rule closed the run; else its end."""
 
 
 def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRules) -> Timeline:
@@ -79,6 +81,8 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
     timeline = Timeline(start_us=as_of_us, end_us=as_of_us)
     if not known:
         return timeline
+    if any(is_imported(event) for event in known):
+        known = in_recorded_order(known)
     known, timeline.skew = straightened(known, uncertainty_us=rules.skew_us_max)
     known = [event for event in known if time_of(event) <= as_of_us] or known[:1]
     read = read_executions(known, as_of_us)
@@ -87,6 +91,7 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
     timeline.start_us = min([time_of(known[0]), *(e.start_us for e in timeline.executions)])
     imported = [event for event in known if is_imported(event)]
     closing = _close_life(known, imported, timeline, rules=rules, as_of_us=as_of_us)
+    timeline.alive_us = timeline.alive_us or timeline.end_us
     timeline.claims = [
         *closing,
         *_step_claims(timeline, rules),
@@ -135,6 +140,7 @@ def _close_life(
     if alive_us + rules.liveness_us >= as_of_us:
         return ()
     timeline.end_us, timeline.is_end_inferred = alive_us + rules.liveness_us, True
+    timeline.alive_us = alive_us
     return (Claim("unknown", alive_us, timeline.end_us, is_inferred=True),)
 
 
@@ -277,14 +283,15 @@ def _pair_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]
             yield Claim("planned", time_of(planned), time_of(event))
             planned = None
         elif event.kind in closers:
-            for begin in open_sections.values():
-                yield from _section_claim(begin, time_of(event), is_inferred=True)
-            open_sections.clear()
+            # What begins at the very moment of a start belongs to that start.
+            over = [n for n, begin in open_sections.items() if time_of(begin) < time_of(event)]
+            for name in over:
+                yield from _section_claim(open_sections.pop(name), time_of(event), is_inferred=True)
             if planned is not None and event.kind in {EventKind.RUN_START, EventKind.RUN_END}:
                 yield Claim("planned", time_of(planned), time_of(event), is_inferred=True)
                 planned = None
     for begin in open_sections.values():
-        yield from _section_claim(begin, timeline.end_us, is_inferred=True)
+        yield from _section_claim(begin, timeline.alive_us, is_inferred=True)
     if planned is not None:
         yield Claim("planned", time_of(planned), timeline.end_us, is_inferred=True)
 
@@ -295,7 +302,9 @@ def _section(event: Event) -> str:
 
 def _section_claim(begin: Event, end_us: int, *, is_inferred: bool) -> Iterable[Claim]:
     state = begin.body.get("state")
-    if state in SECTION_STATES:
+    if state == "productive" and is_inferred and is_imported(begin):
+        state = "unknown"  # nobody recorded that the work was finished
+    if state in SECTION_STATES or state == "unknown":
         yield Claim(state, time_of(begin), end_us, is_inferred)
 
 
