@@ -125,6 +125,7 @@ def import_files(
             cleaner = Cleaner(load_masker(ledger))
             with closing(open_raw_store(ledger, is_kept=options.keep_raw)) as raw_store:
                 writer = _Writer(store, raw_store)
+                shared: dict[str, Any] = {}
                 for source, found in chosen:
                     result.files.append(found)
                     with closing(source):
@@ -132,10 +133,12 @@ def import_files(
                             source,
                             found,
                             writer,
+                            shared,
                             cleaner=cleaner,
                             options=options,
                             on_progress=on_progress,
                         )
+                _finish(chosen, writer, shared, cleaner=cleaner, options=options)
     finally:
         for source, _ in chosen:
             source.close()
@@ -260,6 +263,7 @@ def _import_one(
     source: Source,
     found: FileResult,
     writer: _Writer,
+    shared: dict[str, Any],
     *,
     cleaner: Cleaner,
     options: Options,
@@ -273,6 +277,7 @@ def _import_one(
         importer, source, options=options, cleaner=cleaner, quality=quality,
         on_raw=writer.raw_store.add if options.keep_raw else None,
     )  # fmt: skip
+    context.shared = shared
     if on_progress is not None:
         source.on_block = lambda: on_progress(
             Progress(
@@ -293,6 +298,33 @@ def _import_one(
     if options.is_strict and quality.file_problems:
         problem = RowProblem(source.problems[0])
         raise _strict_error(StrictStop(source.name, problem), writer)
+
+
+def _finish(
+    chosen: Sequence[tuple[Source, FileResult]],
+    writer: _Writer,
+    shared: dict[str, Any],
+    *,
+    cleaner: Cleaner,
+    options: Options,
+) -> None:
+    """What a format says about all of its files together (`finish`), told with the last one of them."""
+    last = {found.format: (source, found) for source, found in chosen if found.format is not None}
+    for name, (source, found) in last.items():
+        importer = registry.importer(name)
+        finish = getattr(importer, "finish", None)
+        if finish is None:
+            continue
+        context = Context(importer, source, options=options, cleaner=cleaner, quality=found.quality)
+        context.shared = shared
+        try:
+            for event in finish(context):
+                writer.add(event, found.quality)
+        except BadInput:
+            raise
+        except Exception as error:  # noqa: BLE001 - as for a file: a finding, and seen in the table
+            context.note(f"the files together: {not_understood(error)}")
+        writer.flush(found.quality)
 
 
 def _events(importer: Importer, source: Source, context: Context) -> Iterator[Event]:

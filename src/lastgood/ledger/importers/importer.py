@@ -113,6 +113,8 @@ class Context:
         self.is_window_declared = False
         self.file_host: str | None = options.host
         """The host of the whole file: from the options, or what the format found in the file's name."""
+        self.shared: dict[str, Any] = {}
+        """What a format keeps from one file of an import to the next, for its `finish(context)`."""
         self._format = importer.name
         self._version = importer.version
         self._cleaner = cleaner
