@@ -29,6 +29,8 @@ from lastgood.ledger.event import Event
 from lastgood.ledger.schema import PATH_ERRNOS
 
 KEY_BYTES = 32
+KEY_COUNT_MAX = 10_000
+"""How many keys of other people's JSON are remembered."""
 MASKED_KINDS = frozenset(("record", "observation"))
 """Kinds whose body is other people's text."""
 
@@ -72,6 +74,13 @@ _NAMED_USER = re.compile(
     rf"([A-Za-z_][A-Za-z0-9._\-]*+|\d++\([^)]{{1,256}}\)){_END}",
     re.IGNORECASE,
 )
+_HINTS = (
+    "@", "-----begin", "bearer", "basic", "token", "secret", "passw", "passphrase", "api_key", "api-key", "apikey",
+    "access_key", "access-key", "accesskey", "credential", "hf_", "hf-", "ghp", "gho", "ghu", "ghs", "ghr", "npm_",
+    "npm-", "pypi", "glpat", "dop_v1", "shpat", "github_pat_", "sk-", "xox", "akia", "asia", "aiza", "eyj", "/home/",
+    "user", "login", "logname", "uid", "owner", "account",
+)  # fmt: skip
+"""A text that has none of these in lower case has nothing for the patterns: most lines of a log are done here."""
 _NOBODY = frozenset(
     ("root", "nobody", "none", "null", "true", "false", "unknown", "slurm", "kernel", "systemd")
 )
@@ -87,6 +96,7 @@ class Masker:
                 "the masking key is too short", found=f"{len(key)} bytes", needs=f"{KEY_BYTES}"
             )
         self._key = key
+        self._kinds: dict[str, str | None] = {}
         known = sorted({n for n in names if len(n) > 1 and n not in _NOBODY}, key=len, reverse=True)
         self._names = (
             re.compile(rf"(?<![\w\-])(?:{'|'.join(map(re.escape, known))})(?![\w\-])")
@@ -116,6 +126,8 @@ class Masker:
 
     def text(self, text: str) -> str:
         """The text with everything that can be recognised replaced. Masking twice changes nothing more."""
+        if not self._may_hold(text):
+            return text
         for _ in range(PASS_COUNT_MAX):
             masked = text
             for replace in self._steps:
@@ -130,7 +142,7 @@ class Masker:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {key: self._under(key, item) for key, item in value.items()}
+            return {key: self.under(key, item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.value(item) for item in value]
         return value
@@ -144,12 +156,33 @@ class Masker:
             source = msgspec.structs.replace(source, locator=self.text(source.locator))
         return msgspec.structs.replace(event, body=self.value(event.body), source=source)
 
-    def _under(self, key: str, item: Any) -> Any:
-        if isinstance(item, str) and item and _NAMED_SECRET.fullmatch(f"{key}=x"):
+    def _may_hold(self, text: str) -> bool:
+        """False only when no pattern can match and no listed name is there."""
+        lower = text.lower()
+        for hint in _HINTS:  # a loop: three times as fast as any() here
+            if hint in lower:
+                return True
+        return self._names is not None and self._names.search(text) is not None
+
+    def under(self, key: str, item: Any) -> Any:
+        """A value as it may stand under this key: all of it goes when the key is `password`, a name when it is `user`."""
+        if not isinstance(item, str):
+            return self.value(item)
+        kind = self._kind(key)
+        if kind == "secret" and item:
             return self.pseudonym("token", item)
-        if isinstance(item, str) and _NAMED_USER.fullmatch(f"{key}={item}"):
+        if kind == "user" and _NAMED_USER.fullmatch(f"{key}={item}"):
             return self._name(item)
-        return self.value(item)
+        return self.text(item)
+
+    def _kind(self, key: str) -> str | None:
+        """What a key says about its text: a log has few keys and many texts, so it is found out once."""
+        if key not in self._kinds:
+            kind = "user" if _NAMED_USER.fullmatch(f"{key}=x") else None
+            if len(self._kinds) >= KEY_COUNT_MAX:
+                self._kinds.clear()
+            self._kinds[key] = "secret" if _NAMED_SECRET.fullmatch(f"{key}=x") else kind
+        return self._kinds[key]
 
     def _name(self, name: str) -> str:
         return name if name.lower() in _NOBODY else self.pseudonym("user", name)

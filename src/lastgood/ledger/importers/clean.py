@@ -113,7 +113,7 @@ class Cleaner:
 
     def _mask_under(self, key: str, text: str) -> str:
         """A text whose key may give it away: `user`, `password`."""
-        return self._masker.value({key: _valid(text)})[key]
+        return self._masker.under(key, _valid(text))
 
     def _mask(self, text: str) -> str:
         return self._masker.text(_valid(text))

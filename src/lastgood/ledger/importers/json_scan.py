@@ -16,7 +16,6 @@ import msgspec
 
 ITEM_BYTES_MAX = 16 << 20
 """A larger item is reported and left out: memory has to have a bound."""
-DEPTH_MAX = 100
 
 
 class Broken(NamedTuple):
@@ -91,6 +90,12 @@ class _Text:
         self.data = b""
         self.at = 0
         self.is_over = False
+        self._dropped = 0
+
+    @property
+    def offset(self) -> int:
+        """How many bytes lie before the reading place in the whole of the data."""
+        return self._dropped + self.at
 
     def more(self) -> bool:
         """Reads another block (as much again as is held, so that long values stay linear); False at the end."""
@@ -103,6 +108,7 @@ class _Text:
                 break
             parts.append(block)
             size += len(block)
+        self._dropped += self.at
         self.data, self.at = b"".join(parts), 0
         return size > 0
 
@@ -307,9 +313,9 @@ def _elements(text: _Text) -> Iterator[tuple[bytes, Any]]:
             )
             text.at += 1
         else:
-            before = text.at
+            before = text.offset
             yield from _one(text)
-            if text.at == before and text.peek():  # nothing was taken: never stand still
+            if text.offset == before and text.peek():  # nothing was taken: never stand still
                 text.at += 1
 
 

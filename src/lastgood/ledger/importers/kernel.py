@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,17 +30,20 @@ HOST_COUNT_MAX = 100_000
 _OFF_THE_BUS = "79"
 _SYMPTOMS = frozenset(("43", "45"))
 _RECOVERY = "154"
+_NVLINK_CODES = frozenset(str(code) for code in range(144, 151))
 
-_MARKS = (b"NVRM", b"SXid")
-_MARK = re.compile(r"NVRM: |NVRM:|nvidia-nvswitch\d*: |SXid \(")
+_JOURNAL_BYTES = b'"MESSAGE":['
+"""The journal writes a message that is no UTF-8 as a list of numbers, in which nothing can be seen from outside."""
+_MARKS = (b"NVRM", b"SXid", _JOURNAL_BYTES)
+_MARK = re.compile(r"NVRM: |NVRM:|nvidia-nvswitch\d*: |SXid \(", re.ASCII)
 _XID = re.compile(r"Xid \(([^)]{0,80})\):? ?(\d{1,6})(?:[,:] ?|\b)(.*)", re.DOTALL)
 _PCI = re.compile(r"(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2,4}:[0-9a-fA-F]{2})(?:\.[0-7])?")
-_MIG = re.compile(r"GPU-I:(\d{1,3})")
+_MIG = re.compile(r"GPU-I:(\d{1,3})", re.ASCII)
 _SXID = re.compile(
     r"(?:nvidia-(nvswitch\d+): )?SXid \((?:PCI:)?([^)]{0,40})\): (\d{1,6}), (?:(Fatal|Non-fatal|Nonfatal)\b,? ?)?(.*)",
     re.DOTALL | re.IGNORECASE,
 )
-_SXID_DETAIL = re.compile(r"(?:Data \{|Severity \d)")
+_SXID_DETAIL = re.compile(r"(?:Data \{|Severity \d)", re.ASCII)
 _FALLEN = re.compile(
     r"GPU ((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.\d)?:? (?:GPU )?has fallen off the bus"
 )
@@ -50,7 +53,7 @@ _FALLEN_BEGIN = re.compile(
 _FALLEN_END = re.compile(r"fallen off the bus and is not responding")
 _FALLEN_LINES_MAX = 8
 """The multi-line form spreads over four lines; other lines of the driver may come between."""
-_PID = re.compile(r"pid='?(<unknown>|\d{1,10})'?")
+_PID = re.compile(r"pid='?(<unknown>|\d{1,10})'?", re.ASCII)
 _NAME = re.compile(r"(?<![a-z])name=('[^']{0,64}'|<unknown>|[^,]{1,64})")
 _NVLINK = re.compile(
     r"\b(?P<unit>[A-Z][A-Z0-9_]{2,20}) (?P<severity>Fatal|Nonfatal|Non-fatal)\b(?: (?P<scope>XC[01]))?(?: i(?P<instance>\d{1,4}))?"
@@ -59,7 +62,7 @@ _NVLINK = re.compile(
 _ACTION = re.compile(
     r"recovery action changed from (0x[0-9a-fA-F]{1,8}|\d{1,8})[^)]{0,64}\)? to (0x[0-9a-fA-F]{1,8}|\d{1,8})"
 )
-_REPEATED = re.compile(r"message repeated (\d{1,7}) times?: \[")
+_REPEATED = re.compile(r"message repeated (\d{1,7}) times?: \[", re.ASCII)
 
 
 class _Said(NamedTuple):
@@ -122,6 +125,8 @@ class DriverReader:
         self._xid = context.mapping("xid")
         self._sxid = context.mapping("sxid")
         self._actions = context.mapping("recovery-action")
+        self._fields: dict[tuple[str, str], dict[str, Any]] = {}
+        self._off_us: dict[tuple[str | None, str], int] = {}
         self._fallen: dict[str | None, _Fallen] = {}
         self._without_host = 0
 
@@ -188,19 +193,14 @@ class DriverReader:
 
     def _split(self, row: Line) -> _Said | None:
         text = row.text
-        if text.startswith("{"):
-            record = read_journal(row.raw)
-            return self._said(row, record.t_us, record.host, record.message, is_inferred=False)
         mark = _MARK.search(text)
-        if mark is None:  # first or last line of a block: it only tells which time the log covers
-            try:
-                t_us = read_prefix(
-                    text, self._context.times, boot_us=self._context.options.boot_us
-                ).t_us
-                self._context.coverage(t_us)
-            except RowProblem:
-                pass
-            self._context.ignore(row, "not about failures")
+        if text.startswith("{") and (mark is not None or _JOURNAL_BYTES in row.raw):
+            record = read_journal(row.raw)
+            if _MARK.search(record.message) is not None:
+                return self._said(row, record.t_us, record.host, record.message, is_inferred=False)
+            mark = None
+        if mark is None:
+            self._cover(row)
             return None
         prefix = read_prefix(
             text[: mark.start()], self._context.times, boot_us=self._context.options.boot_us
@@ -209,10 +209,23 @@ class DriverReader:
             row, prefix.t_us, prefix.host, text[mark.start() :], is_inferred=prefix.is_inferred
         )
 
+    def _cover(self, row: Line) -> None:
+        """The first or last line of a block: it only tells which time the log covers."""
+        try:
+            if row.text.startswith("{"):
+                t_us = read_journal(row.raw).t_us
+            else:
+                boot_us = self._context.options.boot_us
+                t_us = read_prefix(row.text, self._context.times, boot_us=boot_us).t_us
+            self._context.coverage(t_us)
+        except RowProblem:
+            pass
+        self._context.ignore(row, "not about failures")
+
     def _said(
         self, row: Line, t_us: int, host: str | None, message: str, *, is_inferred: bool
     ) -> _Said:
-        repeated = _REPEATED.search(row.text)
+        repeated = _REPEATED.search(row.text) if "message repeated" in row.text else None
         count = int(repeated[1]) if repeated else 1
         if count > 1:
             self._context.known_loss(count - 1, "repeats that syslog folded into one line")
@@ -226,6 +239,9 @@ class DriverReader:
         prefix = f"{said.host}/" if said.host else ""
         if said.repeat_count > 1:
             body["repeated"] = said.repeat_count
+        fields = self._fields.get((table, code))
+        if fields is None:
+            fields = self._fields[table, code] = mapping_fields(mapping, code)
         return self._context.event(
             EventKind.OBSERVATION,
             row=said.row,
@@ -235,7 +251,7 @@ class DriverReader:
             device=None if pci is None else f"{prefix}{pci.lower()}",
             domain=() if switch is None else (("switch", f"{prefix}{switch}"),),
             body={"mapping": mapping.id, "code": code, **body},
-            **mapping_fields(mapping, code),
+            **(fields | {"role": str(Role.CONTEXT)} if "restated" in body else fields),
         )
 
     def _xid_event(self, said: _Said, place: str, code: str, rest: str) -> Event:
@@ -251,15 +267,17 @@ class DriverReader:
             body["pid"] = int(match[1])
         if (match := _NAME.search(rest)) is not None and "<unknown>" not in match[1]:
             body["process"] = match[1].strip("' ")
-        if (match := _NVLINK.search(rest)) is not None:
+        if code in _NVLINK_CODES and (match := _NVLINK.search(rest)) is not None:
             code = _nvlink(code, match, body)
+        if code == _OFF_THE_BUS and pci is not None:
+            self._off_us[said.host, pci[1].lower()] = said.t_us
         if code == _RECOVERY and (match := _ACTION.search(rest)) is not None:
             body["recovery_action"] = self._recovery(match)
         return self._event(said, code, table="xid", pci=None if pci is None else pci[1], body=body)
 
     def _recovery(self, match: re.Match[str]) -> dict[str, object]:
         """Both actions by number, and the new one by name; one that nobody knows keeps its number."""
-        before, after = int(match[1], 0), int(match[2], 0)
+        before, after = (int(n, 16 if n.startswith("0x") else 10) for n in match.groups())
         row = self._actions.row(str(after))
         if row is None:
             self._context.note(
@@ -285,14 +303,17 @@ class DriverReader:
         )
 
     def _fallen_event(self, said: _Said, pci: str | None) -> Event:
-        """A device off the bus: the driver writes it without a number, and it is what Xid 79 says."""
-        return self._event(
-            said,
-            _OFF_THE_BUS,
-            table="xid",
-            pci=pci,
-            body={"text": said.message[:300], "form": "without an Xid"},
-        )
+        """A device off the bus: the driver writes it without a number, and it is what Xid 79 says.
+
+        Right behind an Xid 79 of the same device it says the same again, and is no failure of its own.
+        """
+        body: dict[str, object] = {"text": said.message[:300], "form": "without an Xid"}
+        known_us = None if pci is None else self._off_us.get((said.host, pci.lower()))
+        if known_us is not None and abs(said.t_us - known_us) <= NEAR_US:
+            body["restated"] = True
+        elif pci is not None:
+            self._off_us[said.host, pci.lower()] = said.t_us
+        return self._event(said, _OFF_THE_BUS, table="xid", pci=pci, body=body)
 
     def _forget(self, host: str | None) -> None:
         begun = self._fallen[host]
@@ -337,9 +358,12 @@ def settle(events: Iterable[Event], context: Context) -> Iterator[Event]:
             yield event
         elif abs(now_us - last_us.get(host, -2 * NEAR_US)) <= NEAR_US:
             yield event
-        else:
+        elif host in waiting:
             queue.append(event)
             waiting_count += 1
+        else:
+            lone_count += 1
+            yield _alone(event)
     for queue in waiting.values():
         lone_count += len(queue)
         yield from map(_alone, queue)

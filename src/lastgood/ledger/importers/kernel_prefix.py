@@ -28,8 +28,8 @@ _TAGS = frozenset(("kernel", "kern", "nvrm", "nvidia"))
 """Words that stand where a host would, in lines without a host."""
 
 _FILE_WORDS = re.compile(
-    r"(?i)(?:^|(?<=[._\-]))(?:dmesg|kern(?:el)?|messages|syslog|journal(?:ctl)?|logs?|txt|gz|json|out|xids?|nvidia|nvrm"
-    r"|raw|old|prev|boot|\d{4}-?\d{2}-?\d{2}|\d{1,3}|part\d*)(?=[._\-]|$)"
+    r"(?i)(?:(?:^|(?<=[._\-]))(?:dmesg|kern(?:el)?|messages|syslog|journal(?:ctl)?|logs?|txt|gz|json|out|xids?|nvidia"
+    r"|nvrm|raw|old|prev|boot|\d{4}-?\d{2}-?\d{2}|part\d*)|(?<=\.)\d{1,3})(?=[._\-]|$)"
 )
 _FILE_HOST = re.compile(r"(?=[^\d]*[A-Za-z])(?=.*\d)[A-Za-z0-9][A-Za-z0-9.\-]{1,62}")
 

@@ -172,7 +172,8 @@ def mapping_fields(mapping: Mapping, code: str) -> dict[str, Any]:
 def remap(events: Iterable[Event], mapping: Mapping) -> Iterator[Event]:
     """The events as they read through this table; those that were not made through a table of its name pass as they are.
 
-    Nothing is written: the ledger keeps what it holds. A symptom that stood alone (`body.lone`) stays of unknown role.
+    Nothing is written: the ledger keeps what it holds. A symptom that stood alone (`body.lone`) stays of unknown role,
+    and a line that said again what another had said (`body.restated`) stays context.
     """
     prefix = f"{mapping.name}/"
     for event in events:
@@ -188,4 +189,6 @@ def remap(events: Iterable[Event], mapping: Mapping) -> Iterator[Event]:
         fields: dict[str, Any] = dict.fromkeys(_AXIS_OF) | mapping_fields(mapping, code)
         if event.body.get("lone") is True:
             fields["role"] = str(Role.UNKNOWN)
+        elif event.body.get("restated") is True:
+            fields["role"] = str(Role.CONTEXT)
         yield msgspec.structs.replace(event, body={**event.body, "mapping": mapping.id}, **fields)

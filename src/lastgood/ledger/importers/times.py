@@ -33,17 +33,20 @@ _MONTHS = {
         ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
     )
 }
-_NUMBER = re.compile(r"[+-]?\d{1,20}(?:\.\d{0,12})?")
+_NUMBER = re.compile(r"[+-]?\d{1,20}(?:\.\d{0,12})?", re.ASCII)
 _ISO = re.compile(
-    r"(\d{4})-(\d{2})-(\d{2})(?:[T _](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,12}))?)?)?\s*(Z|z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?"
+    r"(\d{4})-(\d{2})-(\d{2})(?:[T _](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,12}))?)?)?\s*(Z|z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?",
+    re.ASCII,
 )
 _CTIME = re.compile(
-    r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),?\s+)?([A-Z][a-z]{2})\s+(\d{1,2})\s+(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,12}))?\s+(\d{4})"
+    r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),?\s+)?([A-Z][a-z]{2})\s+(\d{1,2})\s+(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,12}))?\s+(\d{4})",
+    re.ASCII,
 )
 _SYSLOG = re.compile(
-    r"([A-Z][a-z]{2})\s+(\d{1,2})\s+(?:(\d{4})\s+)?(\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,12}))?"
+    r"([A-Z][a-z]{2})\s+(\d{1,2})\s+(?:(\d{4})\s+)?(\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,12}))?",
+    re.ASCII,
 )
-_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?")
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", re.ASCII)
 
 
 class RowProblem(Exception):
@@ -125,6 +128,17 @@ class Times:
         return ParsedTime(_checked(_scaled(int(whole), unit)), is_inferred=False)
 
     def _iso(self, text: str) -> ParsedTime | None:
+        if len(text) >= 19 and text[4] == text[7] == "-" and text[10] in "T _":
+            try:  # five times as fast as the pattern, which takes more forms
+                when = datetime.fromisoformat(text)
+            except ValueError:
+                pass
+            else:
+                return (
+                    self.local(when)
+                    if when.tzinfo is None
+                    else ParsedTime(_us(when), is_inferred=False)
+                )
         match = _ISO.fullmatch(text)
         if match is None:
             return None
