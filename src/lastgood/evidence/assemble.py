@@ -13,6 +13,7 @@ from typing import Protocol
 
 from lastgood.base.errors import BadInput
 from lastgood.contract.model import FailureContract
+from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.report import Headline, Note, Report, Reproduction, Section
 from lastgood.ledger.event import Event
 from lastgood.ledger.store import Store, open_store, read_store
@@ -53,6 +54,8 @@ class Question:
     """How the ledger is named in the report."""
     command: str
     version: str
+    rates: RatesQuestion | None = None
+    """How the statistics of imported failures are to be made; None for a report without them."""
 
 
 def open_ledger(path: Path) -> Store:
@@ -148,8 +151,11 @@ def build_report(
     question: Question,
     head: TreeHead,
     builders: Builders,
+    fleet: Section | None = None,
 ) -> Report:
     """The report that answers the question: pure, and the same wherever it is computed.
+
+    `fleet` is the section of imported failures, which needs the whole ledger and not one run's events.
 
     Raises:
         BadInput: the contract is about a kind of workload that no builder was passed in for.
@@ -163,15 +169,18 @@ def build_report(
             found=kind,
             needs=" | ".join(sorted(builders)),
         )
-    if question.run is None:
-        section = _empty_section(kind)
-    else:
-        section = builder(events, contract, as_of_us=question.as_of_us, run=question.run)
+    sections: tuple[Section, ...] = () if fleet is None else (fleet,)
+    if question.run is not None:
+        own = builder(events, contract, as_of_us=question.as_of_us, run=question.run)
+        sections = (own, *sections)
+    elif fleet is None:
+        sections = (_empty_section(kind),)
+    is_fleet = question.run is None and fleet is not None
     return Report(
-        title=f"Lastgood report, {kind} run",
-        subject=question.run or "no run",
+        title="Lastgood report, fleet" if is_fleet else f"Lastgood report, {kind} run",
+        subject=question.run or (Path(question.ledger).name if is_fleet else "no run"),
         as_of_us=question.as_of_us,
-        sections=(section,),
+        sections=sections,
         reproduction=Reproduction(
             ledger=question.ledger,
             root=head.root_hex,

@@ -29,6 +29,8 @@ from lastgood.evidence.assemble import (
 )
 from lastgood.evidence.html import render_html
 from lastgood.evidence.manifest import SCHEMA, Manifest, describe_files, write_manifest
+from lastgood.evidence.rates_records import RatesQuestion
+from lastgood.evidence.rates_report import fleet_part
 from lastgood.evidence.report import Report, canonical_plain, figures_in
 from lastgood.ledger.tree_head import TreeHead
 
@@ -54,6 +56,7 @@ def write_bundle(
     now_us: int,
     version: str,
     builders: Builders,
+    rates: RatesQuestion | None = None,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> Bundle:
     """Write a bundle of one run at `target`: a tar when the name ends in `.tar`, else a folder.
@@ -82,6 +85,7 @@ def write_bundle(
             ledger=archive.LEDGER,
             version=version,
             command=f"lastgood recompute {target.name}",
+            rates=rates or RatesQuestion(),
         )
         with open_ledger(folder / archive.LEDGER) as store:
             run_count = len(run_names(store))
@@ -138,12 +142,22 @@ def _compute(
         head = store.head()
         question = replace(question, run=chosen_run(store, question.run))
         events = events_of_run(store, question.run)
-    question = replace(question, as_of_us=last_instant_us(events, now_us=question.as_of_us))
-    return (
-        build_report(events, contract, question=question, head=head, builders=builders),
-        head,
-        question,
+    fleet = fleet_part(ledger, question.rates)
+    # A ledger without imported failures has no such question: its bundles stay as they were.
+    question = replace(question, rates=question.rates if fleet else None)
+    as_of_us = last_instant_us(events, now_us=question.as_of_us)
+    if fleet and question.run is None:
+        as_of_us = fleet.end_us
+    question = replace(question, as_of_us=as_of_us)
+    report = build_report(
+        events,
+        contract,
+        question=question,
+        head=head,
+        builders=builders,
+        fleet=fleet.section if fleet else None,
     )
+    return report, head, question
 
 
 def _manifest(question: Question, contract: FailureContract, folder: Path) -> Manifest:
@@ -156,4 +170,5 @@ def _manifest(question: Question, contract: FailureContract, folder: Path) -> Ma
         ledger=question.ledger,
         contract_is_declared=not contract.is_assumed,
         files=describe_files(folder),
+        rates=question.rates,
     )

@@ -81,5 +81,4 @@ def draw_quantiles(chart: Chart, width_px: int) -> Any:
         .mark_line(color="currentColor", strokeDash=[4, 3], strokeWidth=1)
         .encode(x=x, y=y)
     )
-    side = min(width_px - MARGIN_PX, 420)
-    return alt.layer(diagonal, points).properties(width=side, height=min(side, 300))
+    return alt.layer(diagonal, points).properties(width=width_px - MARGIN_PX, height=HEIGHT_PX)

@@ -9,6 +9,8 @@ from lastgood.evidence.charts import BLUE, GREY, LANE_LABEL_PX, RED, draw_marks
 from lastgood.evidence.report import Chart
 
 ROW_PX: Final = 14
+LABEL_PX: Final = 92
+"""A page may use a wider font than the one that the drawing was measured with."""
 
 
 def draw_raster(chart: Chart, width_px: int) -> Any:
@@ -86,5 +88,5 @@ def _lanes(field: str, names: list[str]) -> Any:
         sort=names,
         title=None,
         scale=alt.Scale(domain=names, padding=0.18),
-        axis=alt.Axis(labelFontSize=10),
+        axis=alt.Axis(labelFontSize=10, labelLimit=LABEL_PX),
     )

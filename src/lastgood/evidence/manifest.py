@@ -11,6 +11,7 @@ from lastgood.base.canonical import canonical_bytes
 from lastgood.base.errors import BadInput
 from lastgood.evidence.archive import COPY_BYTES, MANIFEST, NAMES
 from lastgood.evidence.assemble import Question
+from lastgood.evidence.rates_records import RatesQuestion
 
 SCHEMA = "lastgood.bundle/1"
 
@@ -35,6 +36,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     contract_is_declared: bool
     """False when nobody passed a contract and the file holds the defaults."""
     files: dict[str, FileEntry]
+    rates: RatesQuestion | None = None
+    """How the statistics of imported failures were made; None for a ledger without any."""
 
     @property
     def question(self) -> Question:
@@ -45,6 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             ledger=self.ledger,
             command=self.command,
             version=self.version,
+            rates=self.rates,
         )
 
 

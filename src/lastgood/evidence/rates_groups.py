@@ -49,6 +49,11 @@ class Grouping:
     left_out: int = 0
     """Groups that the table has no room for."""
 
+    @property
+    def noun(self) -> str:
+        """The head of the column that names the groups."""
+        return self.title.removeprefix("By ").capitalize()
+
 
 def group_incidents(incidents: IncidentTable, by: str) -> Grouping:
     """The groups of these incidents by one of `BY`."""
@@ -73,14 +78,16 @@ def group_incidents(incidents: IncidentTable, by: str) -> Grouping:
 
 
 def group_names(incidents: IncidentTable) -> list[str]:
-    """The ways to group that say anything here: more than nothing is known in their column."""
+    """The ways to group that say anything here: their column is known, and domains are of more than one kind."""
     columns = {
         "class": incidents.class_,
         "cause": incidents.cause,
-        "domain": incidents.host,
         "label": incidents.label,
     }
-    return [by for by, column in columns.items() if (column.codes >= 0).any()]
+    names = [by for by, column in columns.items() if (column.codes >= 0).any()]
+    if len(list(_by_domain(incidents))) > 1:
+        names.insert(2, "domain")
+    return names
 
 
 def _flat(column: Coded) -> Iterator[Group]:

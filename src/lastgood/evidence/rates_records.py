@@ -22,7 +22,7 @@ from lastgood.ledger.table import EventTable, IncidentTable
 if TYPE_CHECKING:
     import numpy as np
 
-    from lastgood.ledger.columns import Window
+    from lastgood.ledger.columns import Steps, Window
 
 
 class RatesQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +68,8 @@ class FleetRecords:
     """Nodes at risk; None when nobody said."""
     node_names: tuple[str, ...]
     """Every node that is known by name: those at risk, else those that failed."""
+    node_times: dict[str, tuple[int, int]]
+    """When each node was at risk first and last, where records say so."""
     formats: tuple[str, ...]
     rule: str
     question: RatesQuestion
@@ -129,10 +131,17 @@ def fleet_records(table: EventTable, question: RatesQuestion) -> FleetRecords:
         clock=exposure or _observed_hours(windows),
         node_count=question.nodes or (len(by_host) or None),
         node_names=hosts,
+        node_times={name: _span_of(own, end_us) for name, own in by_host.items()},
         formats=tuple(sorted({c.format for c in table.coverage if c.format})),
         rule=str(rule),
         question=question,
     )
+
+
+def _span_of(steps: Steps, end_us: int) -> tuple[int, int]:
+    """From the first moment at risk to the last: what a node did between is in the pooled exposure alone."""
+    last_us = end_us if steps.devices[-1] > 0 else int(steps.t_us[-1])
+    return int(steps.t_us[0]), last_us
 
 
 def _clipped(seen: Sequence[Window], question: RatesQuestion) -> list[tuple[int, int]]:

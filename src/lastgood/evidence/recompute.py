@@ -23,6 +23,7 @@ from lastgood.evidence.assemble import Builders, build_report, chosen_run, event
 from lastgood.evidence.bundle import read_contract
 from lastgood.evidence.html import render_html, without_charts
 from lastgood.evidence.manifest import Manifest, Mismatch, first_wrong_file, read_manifest
+from lastgood.evidence.rates_report import fleet_part
 from lastgood.evidence.report import Report, figures_in, plain
 from lastgood.ledger.store import read_store
 from lastgood.ledger.tree_head import TreeHead, parse_note
@@ -138,8 +139,14 @@ def _recompute(folder: Path, manifest: Manifest, head: TreeHead, builders: Build
             store, chosen_run(store, manifest.run) if manifest.run is not None else None
         )
     try:
+        fleet = fleet_part(folder / archive.LEDGER, manifest.rates)
         return build_report(
-            events, contract, question=manifest.question, head=head, builders=builders
+            events,
+            contract,
+            question=manifest.question,
+            head=head,
+            builders=builders,
+            fleet=fleet.section if fleet else None,
         )
     except (
         ValueError,

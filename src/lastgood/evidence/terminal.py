@@ -7,6 +7,7 @@ Text from the ledger goes out as plain text, never as markup, and control charac
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 WIDTH_MAX: Final = 80
 BAR_CELLS: Final = 48
+SQUEEZED_ROWS_MIN: Final = 5
+"""A table of fewer rows is easier to read as records than with folded words."""
+HEAD_CHARS: Final = 10
+WORDS_CHARS_MIN: Final = 18
 STYLES: Final = {"held": "green", "not_held": "bold red", "unknown": "yellow", "nothing": "dim"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -183,6 +188,8 @@ class _Page:
             self._grid(["\n".join(part for part in head if part) for head in heads], body, numbers)
         elif _grid_width(turned) <= self.width:
             self._grid(turned[0], turned[1:], [False] + [True] * (len(turned[0]) - 1))
+        elif len(body) >= SQUEEZED_ROWS_MIN and _squeezed_width(heads, body, numbers) <= self.width:
+            self._grid([_stacked(head) for head in heads], body, numbers, is_squeezed=True)
         else:
             for row in body:
                 self.line(row[0], "bold")
@@ -190,7 +197,15 @@ class _Page:
         if table.note:
             self.line(table.note, "dim")
 
-    def _grid(self, heads: list[str], body: list[list[str]], numbers: list[bool]) -> None:
+    def _grid(
+        self,
+        heads: list[str],
+        body: list[list[str]],
+        numbers: list[bool],
+        *,
+        is_squeezed: bool = False,
+    ) -> None:
+        """A grid; a squeezed one folds its words and never a number."""
         from rich import box
         from rich.table import Table as Grid
         from rich.text import Text
@@ -202,6 +217,7 @@ class _Page:
                 justify="right" if is_number else "left",
                 vertical="bottom",
                 overflow="fold",
+                no_wrap=is_squeezed and is_number,
             )
         for row in body:
             grid.add_row(*(Text(visible(cell)) for cell in row))
@@ -301,6 +317,23 @@ def _with_kind(cell: wording.CellText) -> str:
 def _grid_width(grid: list[list[str]]) -> int:
     columns = zip(*grid, strict=True)
     return sum(max(len(cell) for cell in column) + 2 for column in columns)
+
+
+def _stacked(head: tuple[str, str, str]) -> str:
+    """A head with every part folded at its blanks, so that it is no wider than its numbers need."""
+    return "\n".join(line for part in head if part for line in textwrap.wrap(part, HEAD_CHARS))
+
+
+def _squeezed_width(
+    heads: list[tuple[str, str, str]], body: list[list[str]], numbers: list[bool]
+) -> int:
+    """How narrow the grid can get when only its words fold."""
+    width = 0
+    for at, is_number in enumerate(numbers):
+        head = max((len(line) for line in _stacked(heads[at]).split("\n")), default=0)
+        cells = max((len(row[at]) for row in body), default=0)
+        width += max(head, cells if is_number else min(cells, WORDS_CHARS_MIN)) + 2
+    return width
 
 
 def _lane(rows: list[tuple], last: float) -> str:

@@ -32,6 +32,9 @@ NOTHING: Final = "–"
 SCALES_US: Final = {"us": 1, "ms": US_PER_MS, "s": US_PER_S, "min": US_PER_MIN, "h": US_PER_H}
 """Units that a column of durations may declare."""
 
+WIDE_RATIO: Final = 100
+"""Largest over smallest number of a column from which on each keeps three digits of its own."""
+
 STATES: Final = {
     "held": "held",
     "not_held": "not held",
@@ -124,11 +127,16 @@ def _column_texts(table: Table, index: int) -> list[CellText]:
     # `device-h` scales as `h` does.
     scale_us = SCALES_US.get(unit.rpartition("-")[2])
     numbers = [_in_unit(cell, unit, scale_us) for cell in cells]
-    decimals = _decimals([n for n in numbers if n is not None])
-    texts = [
-        "" if n is None else f"{n:,}" if isinstance(n, int) else f"{n:,.{decimals}f}"
-        for n in numbers
-    ]
+    known = [n for n in numbers if n is not None]
+    is_time = any(isinstance(c, Figure) and c.unit in {"us", DEVICE_TIME} for c in cells)
+    if not is_time and _is_wide(known):
+        texts = ["" if n is None else format_number(n) for n in numbers]
+    else:
+        decimals = _decimals(known)
+        texts = [
+            "" if n is None else f"{n:,}" if isinstance(n, int) else f"{n:,.{decimals}f}"
+            for n in numbers
+        ]
     return [_cell_text(cell, text, shared) for cell, text in zip(cells, texts, strict=True)]
 
 
@@ -154,6 +162,12 @@ def _cell_text(cell: Cell, text: str, shared: str | None) -> CellText:
         detail=detail_text(cell),
         is_number=True,
     )
+
+
+def _is_wide(values: list[float]) -> bool:
+    """True for a column of numbers over many magnitudes: shared decimals would print noise or zeros."""
+    sizes = [abs(v) for v in values if v and isinstance(v, float)]
+    return bool(sizes) and max(sizes) >= WIDE_RATIO * min(sizes)
 
 
 def _decimals(values: list[float]) -> int:

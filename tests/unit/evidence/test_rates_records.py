@@ -168,4 +168,4 @@ def test_a_way_to_group_of_which_nothing_is_known_is_not_offered(tmp_path):
     fleet = made.Fleet()
     fleet.covers(0, 1)
     fleet.fault(0.5, "h", "gpu.memory")
-    assert group_names(records(tmp_path, fleet).incidents) == ["class", "cause", "domain"]
+    assert group_names(records(tmp_path, fleet).incidents) == ["class", "cause"]

@@ -1,0 +1,197 @@
+"""The five questions that every reader of a fleet's report has, answered at its top in plain sentences.
+
+How many of what, is it getting worse, which repairs did not hold, which nodes to pull, what we do not know. Each answer
+is built from the same studies as the tables below, so it cannot say more than they do; "not shown" and "not known" are
+answers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lastgood.base.units import format_duration, format_number
+from lastgood.evidence.rates_study import BEGIN_TO_END, FleetStudies, GroupStudy
+from lastgood.evidence.report import Headline, Words
+
+NAMED_MAX: Final = 4
+QUESTIONS: Final = (
+    "How many of what?",
+    "Is it getting worse?",
+    "Which repairs did not hold?",
+    "Which nodes to pull?",
+    "What do we not know?",
+)
+
+
+def fleet_headline(studies: FleetStudies) -> Headline:
+    """The report in one sentence: how many, on how many nodes, in how long, and the trend of the whole."""
+    records, count = studies.records, studies.all.sample.count
+    if not count:
+        sentence = f"No failure is recorded in {records.window_d:,.1f} days."
+    else:
+        hit = len(records.incidents.host.counts())
+        on = f" on {hit:,} node{'s' if hit > 1 else ''}" if hit else ""
+        trend = studies.all.trend
+        way = {1: "the rate is rising", -1: "the rate is falling", 0: "no trend shown overall"}
+        said = "too few to test" if trend.headline.is_rejected is None else way[trend.direction]
+        sentence = f"{count:,} incident{'s' if count > 1 else ''}{on} in {records.window_d:,.0f} days; {said}."
+    return Headline(state="nothing", sentence=sentence)
+
+
+def fleet_answers(
+    studies: FleetStudies, *, quality_gaps: tuple[str, ...] = ()
+) -> tuple[Words, ...]:
+    """The five answers in their fixed order."""
+    answers = (
+        _how_many(studies),
+        _getting_worse(studies),
+        _repairs(studies),
+        _nodes(studies),
+        _not_known(studies, quality_gaps),
+    )
+    return tuple(
+        Words(title=question, sentences=tuple(s for s in sentences if s))
+        for question, sentences in zip(QUESTIONS, answers, strict=True)
+    )
+
+
+def _how_many(studies: FleetStudies) -> list[str]:
+    count = studies.all.sample.count
+    primary = studies.primary
+    parts = ""
+    if primary is not None and primary.rows:
+        branches = [row for row in primary.rows if row.group.depth == 0]
+        leaves = [row for row in primary.rows if row.group.depth == 1]
+        parts = f": {_counted(branches)}"
+        if leaves:
+            leaves.sort(key=lambda row: -row.group.count)
+            parts += f". The most frequent: {_counted(leaves, leaf=True)}"
+    sentences = [f"{count:,} incidents{parts}."]
+    mean = studies.all.fleet_mean_time
+    if mean is not None and mean.value is not None and mean.interval is not None:
+        within = mean.interval
+        sentences.append(
+            f"One every {format_duration(mean.value)} ({format_duration(within.lo)} to {format_duration(within.hi)}, "
+            f"95 %, {within.method})."
+        )
+    elif studies.records.exposure is None:
+        sentences.append("Exposure unknown; give --devices or node events: counts only, no rate.")
+    return sentences
+
+
+def _counted(rows: list[GroupStudy], *, leaf: bool = False) -> str:
+    shown = ", ".join(
+        f"{row.group.count:,} {row.group.name.rpartition('/')[2] if leaf else row.group.name}"
+        for row in rows[:NAMED_MAX]
+    )
+    rest = sum(row.group.count for row in rows[NAMED_MAX:])
+    return f"{shown} and {rest:,} others" if rest and not leaf else shown
+
+
+def _getting_worse(studies: FleetStudies) -> list[str]:
+    whole = studies.all.trend.headline
+    sentences = [f"As a whole: {_lowered(whole.sentence)}"]
+    primary = studies.primary
+    if primary is not None:
+        held = {a.name for a in primary.family.rows if a.is_rejected}
+        for direction, word in ((1, "Rising"), (-1, "Falling")):
+            named = [
+                f"{row.group.name.rpartition('/')[2]} (Laplace z {row.study.trend.laplace.statistic:+.2f})"
+                for row in primary.rows
+                if row.group.name in held and row.study.trend.direction == direction
+            ]
+            if named:
+                sentences.append(f"{word}: {', '.join(named)}.")
+        sentences.append(
+            f"{primary.family.tests} groups were tested; what is named holds for all of them together (Holm)."
+        )
+        suspects = [
+            f"{row.group.name.rpartition('/')[2]} ({row.study.trend.laplace.statistic:+.2f})"
+            for row in primary.rows
+            if row.group.name not in held
+            and row.study.trend.laplace.is_rejected
+            and row.group.depth
+        ]
+        if suspects:
+            sentences.append(
+                "Only Laplace's test, which takes bursts for trends, would also name (z): "
+                f"{', '.join(suspects[:6])}."
+            )
+    if studies.all.changes is not None and studies.all.changes.changes:
+        sentences.append(studies.all.changes.sentence)
+    return sentences
+
+
+def _repairs(studies: FleetStudies) -> list[str]:
+    found = studies.all.bounce_day
+    if found is None:
+        return ["Not known: no ends of faults with their nodes are recorded."]
+    sentences = [found.finding.sentence]
+    pairs = zip(found.nodes.tolist(), found.bounces_of_node.tolist(), strict=True)
+    named = [
+        f"{studies.node_names[node]} ({count})"
+        for node, count in list(pairs)[:NAMED_MAX]
+        if count > 1
+    ]
+    if named:
+        sentences.append(f"Most often: {', '.join(named)}.")
+    return sentences
+
+
+def _nodes(studies: FleetStudies) -> list[str]:
+    study = studies.all.lemons
+    if study is None:
+        return [
+            "Not known: nodes cannot be compared without the number of nodes at risk; give --nodes or node events."
+        ]
+    sentences = [study.sentence]
+    if study.flagged:
+        names = ", ".join(studies.node_names[node.node] for node in study.flagged)
+        sentences.append(f"Pull: {names}.")
+    elif study.naive:
+        sentences.append(
+            f"A plain list would have named {study.naive}; {study.persistence.sentence[:1].lower()}{study.persistence.sentence[1:]}"
+        )
+    return sentences
+
+
+def _not_known(studies: FleetStudies, quality_gaps: tuple[str, ...]) -> list[str]:
+    records, whole = studies.records, studies.all
+    sentences = []
+    unknown = whole.sample.unknown_causes or 0
+    if whole.sample.count:
+        share = unknown / whole.sample.count
+        sentences.append(
+            f"The cause of {unknown:,} of {whole.sample.count:,} incidents ({share:.1%})."
+        )
+    if records.exposure is None:
+        sentences.append("How many devices were at risk: without that there is no rate.")
+    elif records.exposure.is_assumed:
+        sentences.append(
+            f"Whether {records.exposure.source} is right: exposure is as typed, so every rate is assumed."
+        )
+    known = {d.name for d in whole.durations} - {BEGIN_TO_END}
+    missing = [n for n in ("detection", "diagnosis", "recovery") if n not in known]
+    if missing:
+        sentences.append(f"How long {_joined(missing)} took: not recorded.")
+    still = int(records.incidents.is_open.sum())
+    if still:
+        sentences.append(f"When {still:,} incident{'s' if still > 1 else ''} will end: still open.")
+    if "inferred" in records.window_source:
+        sentences.append(
+            "What happened before the first record and after the last: the window is inferred."
+        )
+    if records.unread_codes:
+        total = sum(records.unread_codes.values())
+        sentences.append(
+            f"What {total:,} events with {format_number(len(records.unread_codes))} unlisted codes mean."
+        )
+    return [*sentences, *quality_gaps]
+
+
+def _joined(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _lowered(sentence: str) -> str:
+    return f"{sentence[:1].lower()}{sentence[1:]}"

@@ -1,0 +1,159 @@
+"""The fleet's section of a report: from a ledger, or an export of one, to everything that its failures say.
+
+The one door for the command line, for bundles and for their recomputation: the same ledger and the same question give
+the same section. A ledger without imported records has no such section, so the report of a supervised run is what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lastgood.evidence.rates_answers import fleet_answers, fleet_headline
+from lastgood.evidence.rates_charts import (
+    cumulative_chart,
+    gap_chart,
+    mean_cumulative_chart,
+    weekly_chart,
+)
+from lastgood.evidence.rates_nodes_part import (
+    bursts_section,
+    durations_section,
+    nodes_section,
+    repairs_section,
+)
+from lastgood.evidence.rates_part import counts_section, trend_section
+from lastgood.evidence.rates_quality_part import (
+    ImportedFile,
+    imported_files,
+    quality_gaps,
+    quality_section,
+)
+from lastgood.evidence.rates_records import FleetRecords, RatesQuestion, fleet_records
+from lastgood.evidence.rates_study import FleetStudies, study_fleet
+from lastgood.evidence.report import Chart, Section
+
+CURVES_MAX = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPart:
+    """The section, and until when the records speak."""
+
+    section: Section
+    end_us: int
+    studies: FleetStudies
+
+
+def fleet_part(path: Path, question: RatesQuestion | None) -> FleetPart | None:
+    """The section of the failures that were imported into this ledger; None when none were, or nobody asks.
+
+    Raises:
+        BadInput: nothing is observed in the window of the question.
+        LedgerError: the ledger cannot be read.
+    """
+    if question is None:
+        return None
+    files = files_of(path)
+    if files is None:
+        return None
+    studies = study_fleet(read_records(path, question))
+    return FleetPart(
+        section=fleet_section(studies, files), end_us=studies.records.end_us, studies=studies
+    )
+
+
+def files_of(path: Path) -> list[ImportedFile] | None:
+    """The files that were imported into a ledger; None for a ledger that holds only what it recorded itself.
+
+    An export holds no annotations as events; what it covers is in its table.
+    """
+    from lastgood.evidence.assemble import open_ledger
+    from lastgood.ledger.columns import read_events
+
+    if path.is_dir():
+        covered = read_events(path).coverage
+        return [
+            ImportedFile(
+                name=path.name,
+                format=c.format or "not named",
+                begin_us=c.begin_us,
+                end_us=c.end_us,
+                is_declared=c.is_declared,
+                quality=None,
+            )
+            for c in covered
+        ] or None
+    with open_ledger(path) as store:
+        return imported_files(store.events(kinds=["annotation"])) or None
+
+
+def read_records(path: Path, question: RatesQuestion) -> FleetRecords:
+    """The records of a ledger or an export, as the question wants them counted."""
+    from lastgood.ledger.columns import read_events
+
+    return fleet_records(read_events(path), question)
+
+
+def fleet_section(studies: FleetStudies, files: Sequence[ImportedFile]) -> Section:
+    """The whole section: the answers at the top, the parts that carry them below."""
+    counts, trend = counts_section(studies), trend_section(studies)
+    keys = tuple(row for row in counts.figures if row.is_key)
+    parts = [
+        _without_keys(counts),
+        _with_charts(trend, _trend_charts(studies)),
+        repairs_section(studies),
+        nodes_section(studies),
+        bursts_section(studies),
+        durations_section(studies),
+        quality_section(studies, files),
+    ]
+    return Section(
+        name="fleet",
+        title="Fleet",
+        headline=fleet_headline(studies),
+        answers=fleet_answers(studies, quality_gaps=quality_gaps(files)),
+        figures=keys,
+        parts=tuple(part for part in parts if part is not None),
+    )
+
+
+def _without_keys(section: Section) -> Section:
+    """The section with the figures that stand at the top of the page left to the top."""
+    import msgspec
+
+    kept = tuple(row for row in section.figures if not row.is_key)
+    return msgspec.structs.replace(section, figures=kept)
+
+
+def _with_charts(section: Section, charts: Sequence[Chart]) -> Section:
+    import msgspec
+
+    return msgspec.structs.replace(section, charts=tuple(charts))
+
+
+def _trend_charts(studies: FleetStudies) -> list[Chart]:
+    """Growth, weeks and gaps; a picture without data behind it is left out."""
+    import numpy as np
+
+    whole, records = studies.all, studies.records
+    if not whole.sample.count:
+        return []
+    clock = records.clock
+    at = np.sort(clock.until(records.hours))
+    charts: list[Chart | None] = [cumulative_chart(at, clock.total, unit=clock.unit)]
+    charts.append(_curves(studies))
+    charts.append(weekly_chart(whole.changes) if whole.changes else None)
+    charts.append(gap_chart(np.diff(np.sort(whole.sample.begin_h)), whole.gaps))
+    return [chart for chart in charts if chart is not None]
+
+
+def _curves(studies: FleetStudies) -> Chart | None:
+    """Incidents per node of the largest branches; without the number of nodes there is no mean per node."""
+    if studies.all.mcf is None:
+        return None
+    primary = studies.primary
+    rows = [row for row in primary.rows if row.group.depth == 0] if primary else []
+    curves = [(row.group.name, row.study.mcf) for row in rows if row.study.mcf is not None]
+    return mean_cumulative_chart(curves[:CURVES_MAX] or [("all", studies.all.mcf)])
