@@ -283,10 +283,9 @@ def _pair_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]
             yield Claim("planned", time_of(planned), time_of(event))
             planned = None
         elif event.kind in closers:
-            # What begins at the very moment of a start belongs to that start.
-            over = [n for n, begin in open_sections.items() if time_of(begin) < time_of(event)]
-            for name in over:
-                yield from _section_claim(open_sections.pop(name), time_of(event), is_inferred=True)
+            for begin in open_sections.values():
+                yield from _section_claim(begin, time_of(event), is_inferred=True)
+            open_sections.clear()
             if planned is not None and event.kind in {EventKind.RUN_START, EventKind.RUN_END}:
                 yield Claim("planned", time_of(planned), time_of(event), is_inferred=True)
                 planned = None

@@ -58,7 +58,7 @@ def test_a_result_is_a_run_of_its_intervals(tmp_path):
     assert last.body["result"] == "success"
     numbers = [e.body["epoch_num"] for e in found.events if e.kind == "section.begin" and "epoch_num" in e.body]  # fmt: skip
     assert sorted(numbers) == [1, 2]
-    assert found.quality.ignored["a point in time: a setting or a result"] == 1
+    assert found.quality.ignored == {"a point in time: a setting or a result": 1}
     assert found.quality.rejected_count == 0
 
 
@@ -99,6 +99,18 @@ def test_a_run_that_starts_again_before_it_stopped_was_restarted(tmp_path):
     wall = partition(found.events, run="mlperf/result", as_of_us=NOW_US)
     assert states(found) == {"warmup": 60 + 30, "productive": 100 + 100, "unknown": 240}
     assert wall.inferred_us == 240 * US
+    assert found.quality.notes == []
+
+
+def test_an_initialisation_that_begins_again_is_a_restart(tmp_path):
+    text = begin("init", 0) + begin("staging", 5) + begin("init", 100) + end("init", 130)
+    found = import_text(tmp_path, text, name="result.txt")
+    assert [e.t_occurred_us // US % 1000 for e in found.events if e.kind == "attempt.start"] == [0, 100]  # fmt: skip
+
+
+def test_a_run_that_was_killed_warms_up_no_longer_than_its_last_line(tmp_path):
+    found = import_text(tmp_path, begin("init", 0) + begin("staging", 5), name="result.txt")
+    assert states(found) == {"warmup": 5, "unknown": 600}
 
 
 def test_a_run_that_was_killed_claims_nothing_behind_its_last_line(tmp_path):
