@@ -7,10 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lastgood.base.clock import ManualClock
-from lastgood.ledger.columns import NO_TIME, EventTable, exposure_steps, fold_table
+from lastgood.ledger.columns import (
+    NO_TIME,
+    EventTable,
+    exposure_steps,
+    fold_table,
+    remap_table,
+)
 from lastgood.ledger.event import Event, encode_event, new_event
 from lastgood.ledger.exposure import measure_exposure
 from lastgood.ledger.grouping import parse_rule
+from lastgood.ledger.importers.mapping import Mapping, Row, remap
 from lastgood.ledger.incident import Incident, fold_incidents
 from lastgood.ledger.table_builder import TableBuilder
 from tests.unit.ledger.cases import START_US
@@ -220,3 +227,43 @@ def test_the_steps_of_exposure_add_up_to_the_exposure_of_the_objects(plan, late_
     assert total.device_us(START_US + 10, START_US + 30) == some.device_us
     named = sum(steps.device_us(START_US, as_of_us) for steps in by_host.values())
     assert named <= expected.device_us
+
+
+# --- mapping tables -----------------------------------------------------------------------------------
+
+CODES = ("79", "48", "48/new", "13", "*/x")
+
+
+@st.composite
+def a_mapping(draw) -> Mapping:
+    row = st.builds(
+        Row,
+        class_=maybe(st.sampled_from(("fail_stop", "sdc"))),
+        cause=maybe(st.just("gpu.bus")),
+        cause_status=maybe(st.just("supported")),
+        symptom=maybe(st.just("hang")),
+        role=maybe(st.sampled_from(("cascade", "initiating"))),
+    )
+    rows = draw(st.dictionaries(st.sampled_from((*CODES, "*", "48")), row, max_size=4))
+    return Mapping("xid/2@sha256:x", "xid", "2", "made up", rows)
+
+
+@settings(max_examples=150, deadline=None)
+@given(plan=st.lists(an_event(), max_size=12), mapping=a_mapping(), data=st.data())
+def test_a_table_reads_through_another_mapping_as_the_objects_do(plan, mapping, data):
+    for fields in plan:
+        fields["body"] = dict(fields["body"]) | data.draw(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "code": st.sampled_from((*CODES, 48, None)),
+                    "mapping": st.sampled_from(("xid/1@sha256:y", "slurm/1@z", "xidx/1", 7)),
+                    "lone": st.sampled_from((True, False, 1)),
+                },
+            )
+        )
+    events = events_of(plan)
+    seen = remap_table(table_of(events), mapping)
+    again = table_of(list(remap(events, mapping)))
+    for name in ("class_", "cause", "cause_status", "symptom", "role", "mapping", "code"):
+        assert getattr(seen, name).texts() == getattr(again, name).texts(), name

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from lastgood.base.errors import LedgerPathError
 from lastgood.ledger.columns_exposure import Steps, exposure_steps
 from lastgood.ledger.columns_fold import fold_table
+from lastgood.ledger.columns_remap import remap_table
 from lastgood.ledger.schema import storage_errors
 from lastgood.ledger.store import read_store
 from lastgood.ledger.table import (
@@ -27,7 +28,7 @@ from lastgood.ledger.table_builder import TableBuilder
 
 __all__ = [
     "NO_TIME", "Coded", "Coverage", "EventTable", "IncidentTable", "MoreDomains", "Steps", "Window",
-    "exposure_steps", "fold_table", "observed_windows", "read_events",
+    "exposure_steps", "fold_table", "observed_windows", "read_events", "remap_table",
 ]  # fmt: skip
 CHUNK_ROWS = 8_192
 

@@ -5,7 +5,6 @@ Only the parts of a body that columns need are decoded, and a word is kept once 
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -174,9 +173,8 @@ class TableBuilder:
         }
         words["incident"] = [r.links.incident if r.links else None for r in rows]
         words["importer"] = [r.source.importer if r.source else None for r in rows]
-        for name in ("label", "code", "mapping"):
-            words[name] = [_word(getattr(r.body, name)) for r in rows]
-        words["outcome"] = [v if isinstance(v := r.body.outcome, str) else None for r in rows]
+        for name in ("label", "code", "mapping", "outcome"):
+            words[name] = [v if isinstance(v := getattr(r.body, name), str) else None for r in rows]
         words["at_risk"] = [_at_risk(r) if r.kind in _EXPOSURE else None for r in rows]
         for name, column in words.items():
             known = self._words[name]
@@ -295,12 +293,6 @@ def coverage_from(said: Any) -> Coverage | None:
         format=name if isinstance(name, str) else None,
         is_declared=said.get("declared") is True,
     )
-
-
-def _word(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, sort_keys=True)
 
 
 def _at_risk(row: Row) -> str:
