@@ -1,0 +1,88 @@
+"""Times as people write them into tables and logs, on top of the forms that machines write.
+
+A date such as 03/04/2026 is two days, and which one is not guessed: it is told apart where the numbers allow it, and
+is a finding where they do not.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lastgood.ledger.importers.times import ParsedTime, RowProblem, Times
+
+TIME_CHARS_MAX = 80
+_MISSING = frozenset(
+    ("", "na", "n/a", "none", "null", "nan", "nat", "-", "--", "?", "unknown", "tbd")
+)
+_OPEN = frozenset(("open", "ongoing", "now", "running", "still open", "today", "present"))
+_CLOCK = r"(\d{1,2}):(\d{2})(?::(\d{2}))?"
+_TAIL = rf"(?:[T ,]+{_CLOCK})?\s*(Z|UTC|[+-]\d\d:?\d\d)?"
+_YMD = re.compile(rf"(\d{{4}})[/.](\d{{1,2}})[/.](\d{{1,2}}){_TAIL}")
+_DMY = re.compile(rf"(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}}){_TAIL}")
+_SLASHED = re.compile(rf"(\d{{1,2}})/(\d{{1,2}})/(\d{{4}}){_TAIL}")
+_NAMED = re.compile(
+    rf"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\s+)?(?:([A-Za-z]{{3,9}})\.?\s+(\d{{1,2}})|(\d{{1,2}})\.?\s+([A-Za-z]{{3,9}})\.?),?(?:\s+(\d{{4}}))?{_TAIL}"
+)
+_ISO_SHORT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d):(\d\d)(.*)")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def is_missing(text: str | None) -> bool:
+    """True for an empty cell and for the words that people write into one."""
+    return text is None or text.strip().lower() in _MISSING
+
+
+def is_still_open(text: str | None) -> bool:
+    """True for what stands in the place of an end that has not come."""
+    return is_missing(text) or (text is not None and text.strip().lower() in _OPEN)
+
+
+def parse_people_time(text: str, times: Times) -> ParsedTime:
+    """The time that a person wrote, and whether its zone or year was assumed.
+
+    Raises:
+        RowProblem: It is none, or it is two.
+    """
+    text = text.strip().strip("*_`")
+    if len(text) > TIME_CHARS_MAX:
+        raise RowProblem("not a time", text[:60])
+    match = _YMD.fullmatch(text)
+    if match is not None:
+        return _parse(match[1], match[2], match[3], match.groups()[3:], times)
+    match = _DMY.fullmatch(text)
+    if match is not None:
+        return _parse(match[3], match[2], match[1], match.groups()[3:], times)
+    match = _SLASHED.fullmatch(text)
+    if match is not None:
+        first, second = int(match[1]), int(match[2])
+        if first <= 12 and second <= 12 and first != second:
+            raise RowProblem("a date that can be two days: write YYYY-MM-DD", text)
+        month, day = (match[1], match[2]) if first <= 12 else (match[2], match[1])
+        return _parse(match[3], month, day, match.groups()[3:], times)
+    match = _NAMED.fullmatch(text)
+    if match is not None and (match[1] or match[4]).lower()[:3] in _MONTHS:
+        return _named(match, times)
+    match = _ISO_SHORT.fullmatch(text)
+    if match is not None:
+        text = f"{match[1]} 0{match[2]}:{match[3]}{match[4]}"
+    return times.parse(text)
+
+
+def _parse(
+    year: str, month: str, day: str, rest: tuple[str | None, ...], times: Times
+) -> ParsedTime:
+    hour, minute, second, zone = rest
+    clock = f" {int(hour or 0):02d}:{minute or '00'}:{second or '00'}"
+    return times.parse(f"{year}-{int(month):02d}-{int(day):02d}{clock}{zone or ''}")
+
+
+def _named(match: re.Match[str], times: Times) -> ParsedTime:
+    """`2 Nov 2026 03:14` and `Nov 2, 03:14`; without a year that of the options, else of the file."""
+    month = _MONTHS.index((match[1] or match[4]).lower()[:3]) + 1
+    day, year = match[2] or match[3], match[5]
+    hour, minute, second, zone = match.groups()[5:]
+    if year is None:
+        if zone is not None:
+            raise RowProblem("a time with a zone and without a year")
+        return times.without_year(month, day, hour or "0", minute or "0", second or "0")
+    return _parse(year, str(month), day, (hour, minute, second, zone), times)
