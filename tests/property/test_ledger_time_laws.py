@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from lastgood.base.clock import ManualClock
 from lastgood.ledger.ettr import HOUR_US, measure_run, poisson_interval_us, sliding_ettr
@@ -39,6 +40,13 @@ def steps(draw) -> dict:
         "ended_us": [START_US + end for end in ended],
     }  # fmt: skip
     return {"kind": "step", "at": max(ended), "body": body}
+
+
+@st.composite
+def open_steps(draw) -> dict:
+    """As a log tells them: the last of them has a start only."""
+    told = draw(steps())
+    return told | {"body": told["body"] | {"last": told["body"]["last"] + 1}}
 
 
 @st.composite
@@ -101,11 +109,40 @@ def streams(draw) -> list[Event]:
     return events
 
 
+@st.composite
+def logs(draw) -> list[Event]:
+    """The records of an importer: open steps, starts that nothing numbers, a receiver's time, late verdicts."""
+    told = draw(st.lists(st.one_of(steps(), open_steps(), plain(), sections()), max_size=25))
+    is_numbered = draw(st.booleans())
+    events = []
+    for number, fields in enumerate(told):
+        at_us = START_US + fields.pop("at")
+        body = fields.pop("body", {})
+        if not is_numbered:
+            body = body | {"start_us": START_US + draw(st.sampled_from((0, 500, 1500)))}
+        seen_us = draw(st.none() | times)
+        event = new_event(
+            fields.pop("kind"), clock=ManualClock(at_us), id=f"e{number:03}", run="r1", t_occurred_us=at_us,
+            attempt=draw(st.integers(1, 3)) if is_numbered else None, body=body,
+            source={"importer": "log", "version": "1", "locator": f"a#{number}"}, **fields,
+        )  # fmt: skip
+        observed_us = None if seen_us is None else START_US + seen_us
+        events.append(structs.replace(event, t_observed_us=observed_us))
+    if draw(st.booleans()):
+        clock = ManualClock(START_US + draw(times))
+        verdict = {"class_": "sdc", "first_divergent_step": draw(st.integers(0, 12))}
+        events.append(new_event("observation", clock=clock, id="verdict", run="r1", **verdict))
+    return events
+
+
+histories = streams() | logs()
 rules = st.builds(
     WallTimeRules,
     stall_us_min=st.integers(0, 50),
     stall_factor=st.sampled_from((1.5, 3.0)),
     degraded_factor=st.none() | st.just(1.2),
+    liveness_us=st.integers(0, 300),
+    skew_us_max=st.integers(0, 300),
     excluded=st.lists(st.tuples(times, times), max_size=2).map(
         lambda pairs: tuple((START_US + min(p), START_US + max(p)) for p in pairs)
     ),
@@ -116,7 +153,7 @@ windows = st.none() | st.tuples(times, times).map(
 
 
 @settings(max_examples=150)
-@given(events=streams(), as_of=times, window=windows, rules=rules)
+@given(events=histories, as_of=times, window=windows, rules=rules)
 def test_every_microsecond_of_the_window_has_exactly_one_state(events, as_of, window, rules):
     wall = partition(events, run="r1", as_of_us=START_US + as_of, window=window, rules=rules)
     assert sum(wall.totals_us.values()) == wall.window_us >= 0
@@ -135,7 +172,7 @@ def test_every_microsecond_of_the_window_has_exactly_one_state(events, as_of, wi
 
 
 @settings(max_examples=80)
-@given(events=streams(), as_of=times, seed=st.randoms(use_true_random=False))
+@given(events=histories, as_of=times, seed=st.randoms(use_true_random=False))
 def test_arrival_order_changes_nothing(events, as_of, seed):
     shuffled = list(events)
     seed.shuffle(shuffled)
@@ -149,7 +186,7 @@ def test_arrival_order_changes_nothing(events, as_of, seed):
 
 
 @settings(max_examples=80)
-@given(events=streams(), as_of=times, cut=times)
+@given(events=histories, as_of=times, cut=times)
 def test_two_windows_side_by_side_are_the_whole(events, as_of, cut):
     """The partition is of time, so cutting the window anywhere moves no microsecond to another state."""
     told = {"run": "r1", "as_of_us": START_US + as_of}
@@ -174,7 +211,35 @@ def test_an_accepted_step_number_counts_once(events, as_of):
 
 
 @settings(max_examples=80)
-@given(events=streams(), as_of=times)
+@given(events=logs(), as_of=times)
+def test_a_log_has_each_step_at_most_once_and_only_between_its_first_and_last(events, as_of):
+    wall = partition(events, run="r1", as_of_us=START_US + as_of)
+    numbers = {
+        event.body["first"] + offset
+        for event in events
+        if event.kind == "step"
+        for offset in range(event.body["last"] - event.body["first"] + 1)
+    }
+    span = max(numbers) - min(numbers) + 1 if numbers else 0
+    assert wall.accepted_steps <= span
+    assert wall.inferred_steps <= wall.accepted_steps + wall.lost_executions
+
+
+@settings(max_examples=80)
+@given(events=logs(), as_of=times, later=st.integers(1, LIMIT_US), step=st.integers(0, 12))
+def test_a_verdict_changes_nothing_that_was_known_before_it(events, as_of, later, step):
+    known = [e for e in events if e.id != "verdict"]
+    before = partition(known, run="r1", as_of_us=START_US + as_of)
+    found_us = START_US + as_of + later
+    verdict = new_event(
+        "incident.open", clock=ManualClock(found_us), id="verdict", run="r1", class_="sdc",
+        first_divergent_step=step, t_occurred_us=START_US, t_observed_us=found_us,
+    )  # fmt: skip
+    assert partition([*known, verdict], run="r1", as_of_us=START_US + as_of) == before
+
+
+@settings(max_examples=80)
+@given(events=histories, as_of=times)
 def test_figures_stay_within_what_they_can_be(events, as_of):
     times_ = measure_run(events, run="r1", as_of_us=START_US + as_of)
     wall = times_.wall
@@ -192,7 +257,7 @@ def test_figures_stay_within_what_they_can_be(events, as_of):
 
 
 @settings(max_examples=60)
-@given(events=streams(), as_of=times, width=st.integers(1, LIMIT_US), at=st.integers(0, LIMIT_US))
+@given(events=histories, as_of=times, width=st.integers(1, LIMIT_US), at=st.integers(0, LIMIT_US))
 def test_no_window_is_worse_than_the_worst_that_was_found(events, as_of, width, at):
     wall = partition(events, run="r1", as_of_us=START_US + as_of)
     points = sliding_ettr(wall, width_us=width)
