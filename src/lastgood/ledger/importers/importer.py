@@ -267,6 +267,7 @@ class Context:
             RowProblem: A word that the taxonomy does not have, a number of more than 64 bits, a body that is too deep.
         """
         if row is not self._row or not self._row_events:
+            self._row_events = 0
             self._begin_row(row)
         cleaner = self._cleaner
         host = cleaner.name(host)
