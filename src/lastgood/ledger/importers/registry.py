@@ -17,6 +17,18 @@ _PACKAGE = "lastgood.ledger.importers"
 FORMATS: dict[str, str] = {
     "kernel": f"{_PACKAGE}.kernel:IMPORTER",
     "stepfun": f"{_PACKAGE}.stepfun:IMPORTER",
+    "goodput": f"{_PACKAGE}.goodput:IMPORTER",
+    "mlperf": f"{_PACKAGE}.mlperf:IMPORTER",
+    "slurm_jobs": f"{_PACKAGE}.slurm_jobs:IMPORTER",
+    "slurm_nodes": f"{_PACKAGE}.slurm_nodes:IMPORTER",
+    "elastic": f"{_PACKAGE}.elastic:IMPORTER",
+    "nccl_flight": f"{_PACKAGE}.nccl_flight:IMPORTER",
+    "alertmanager": f"{_PACKAGE}.alertmanager:IMPORTER",
+    "dcgm": f"{_PACKAGE}.dcgm:IMPORTER",
+    "kubernetes": f"{_PACKAGE}.kubernetes:IMPORTER",
+    "otlp": f"{_PACKAGE}.otlp:IMPORTER",
+    "table": f"{_PACKAGE}.table:IMPORTER",
+    "handkept": f"{_PACKAGE}.handkept:IMPORTER",
 }
 """Name -> `module:IMPORTER`. Of two formats that are equally sure of a file, the earlier one is taken."""
 
