@@ -1,0 +1,81 @@
+"""Spread and memory of binned counts."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from lastgood.base.errors import BadInput
+from lastgood.base.rng import numpy_stream
+from lastgood.budget.dispersion import (
+    bins_for,
+    count_in_bins,
+    dispersion,
+    lag1_of,
+    lag1_z_of,
+    of_counts,
+    whole_bins,
+)
+
+
+def random(*names):
+    return numpy_stream(3, "dispersion", *names)
+
+
+def test_the_index_is_variance_over_mean_and_its_p_the_tail_of_chi_square():
+    counts = np.array([3, 5, 2, 8, 4, 6, 1, 7])
+    found = of_counts(counts, bin_h=24.0)
+    assert found.index == pytest.approx(6.0 / 4.5)
+    assert found.spread.p == pytest.approx(chi2.sf(7 * 6.0 / 4.5, 7))
+
+
+def test_the_standardised_correlation_has_mean_zero_and_variance_one_for_independent_counts():
+    """Moran's moments, on 4,000 series of 25 Poisson counts: standard error of the mean 0.016."""
+    series = random("moran").poisson(14.0, (4000, 25))
+    z = np.array([lag1_z_of(lag1_of(s), 25) for s in series])
+    assert z.mean() == pytest.approx(0.0, abs=0.05)
+    assert z.std() == pytest.approx(1.0, abs=0.05)
+
+
+def test_events_on_the_edges_are_counted_once():
+    assert count_in_bins(np.array([0.0, 5.0, 10.0]), 10.0, 2).tolist() == [1, 2]
+    assert whole_bins(np.array([0.0, 3.0, 6.0, 9.5]), 10.0, 3.0).tolist() == [1, 1, 1]
+
+
+def test_whole_weeks_leave_out_the_rest_of_the_window():
+    times = np.array([1.0, 169.0, 400.0])
+    assert dispersion(np.append(times, [505.0]), 510.0, bin_h=168.0).counts.tolist() == [1, 1, 1]
+
+
+def test_independent_events_pass_and_bursts_do_not():
+    quiet = dispersion(np.sort(random("quiet").uniform(0, 1000, 300)), 1000.0)
+    loud = dispersion(np.sort(np.repeat(random("loud").uniform(0, 1000, 60), 5)), 1000.0)
+    assert quiet.is_poisson_like is True
+    assert loud.is_poisson_like is False
+    assert "bursts" in loud.spread.sentence
+
+
+def test_a_slow_change_has_memory():
+    found = dispersion(np.linspace(0, 31.6, 1000) ** 2, 1000.0)
+    assert found.memory.is_rejected
+    assert "Bad bins follow bad bins" in found.memory.sentence
+
+
+def test_below_ten_events_nothing_is_tested():
+    found = dispersion(np.arange(9.0), 100.0)
+    assert (found.spread.is_rejected, found.spread.p, found.is_poisson_like) == (None, None, None)
+    assert "Too few" in found.spread.sentence
+
+
+def test_bins_hold_about_five_events():
+    assert [bins_for(n) for n in (10, 50, 100, 10_000_000)] == [5, 10, 20, 25]
+
+
+@pytest.mark.parametrize("times", [[-1.0], [11.0], [float("nan")]])
+def test_an_event_outside_the_window_is_refused(times):
+    with pytest.raises(BadInput, match="outside the window"):
+        dispersion(np.array(times), 10.0)
+
+
+def test_a_window_needs_a_length():
+    with pytest.raises(BadInput, match="needs a length"):
+        dispersion(np.array([]), 0.0)

@@ -1,0 +1,109 @@
+"""Lemon nodes: the fit against statsmodels, and who is named."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from lastgood.base.rng import numpy_stream
+from lastgood.budget.lemons import fit_gamma_poisson, lemons, persistence
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import statsmodels.api as sm
+
+WINDOW_H = 1000.0
+
+
+def random(*names):
+    return numpy_stream(3, "lemons", *names)
+
+
+def test_the_fit_is_the_negative_binomial_one_of_statsmodels():
+    exposure = random("exposure").uniform(0.5, 2.0, 300)
+    rates = random("rates").gamma(0.9, 2 / 0.9, 300)
+    counts = random("counts").poisson(rates * exposure)
+    ours = fit_gamma_poisson(counts, exposure)
+    model = sm.NegativeBinomial(counts, np.ones(300), offset=np.log(exposure))
+    theirs = model.fit(disp=0, method="bfgs", maxiter=200)
+    assert ours.mean_rate == pytest.approx(np.exp(theirs.params[0]), rel=1e-3)
+    assert ours.shape == pytest.approx(1 / theirs.params[1], rel=1e-3)
+    plain = (counts.sum() / exposure.sum()) * exposure
+    poisson = (counts * np.log(plain) - plain - gammaln(counts + 1)).sum()
+    assert ours.likelihood_ratio == pytest.approx(2 * (theirs.llf - poisson), rel=1e-4)
+
+
+def test_equal_nodes_are_called_equal():
+    node = random("equal").integers(0, 200, 600)
+    found = lemons(random("t").uniform(0, WINDOW_H, 600), node, nodes=200, window_h=WINDOW_H)
+    assert not found.unequal.is_rejected
+    assert found.flagged == ()
+    assert "what chance gives" in found.sentence
+
+
+def lasting_lemons():
+    """Three nodes of 100 fail ten times as often, all the time."""
+    node = np.concatenate((np.repeat([3, 5, 8], 20), random("fleet").integers(0, 100, 200)))
+    return random("times").uniform(0, WINDOW_H, len(node)), node
+
+
+def test_nodes_that_keep_failing_are_named():
+    times, node = lasting_lemons()
+    found = lemons(times, node, nodes=100, window_h=WINDOW_H)
+    assert sorted(n.node for n in found.flagged) == [3, 5, 8]
+    assert found.persistence.is_rejected
+    assert "3 nodes keep failing" in found.sentence
+
+
+def test_nodes_with_one_bad_day_are_not_named_though_their_counts_are_as_high():
+    """The same counts, but the twenty faults of each come within one day around a failed repair."""
+    times, node = lasting_lemons()
+    times[:60] = np.repeat([100.0, 350.0, 800.0], 20) + np.tile(np.arange(20.0), 3)
+    found = lemons(times, node, nodes=100, window_h=WINDOW_H)
+    assert found.controlled == 3
+    assert not found.persistence.is_rejected
+    assert found.flagged == ()
+    assert "does not repeat in the second" in found.sentence
+
+
+def test_shrinking_pulls_extreme_rates_towards_the_fleet():
+    times, node = lasting_lemons()
+    found = lemons(times, node, nodes=100, window_h=WINDOW_H)
+    fleet = len(times) / 100 / WINDOW_H
+    top = found.top[0]
+    assert fleet < top.shrunken_rate < top.rate
+
+
+def test_a_node_with_little_exposure_is_judged_by_its_own():
+    """Ten faults in a tenth of the time weigh more than ten in all of it."""
+    times, node = lasting_lemons()
+    exposure = np.full(100, WINDOW_H)
+    exposure[3] = 100.0
+    found = {
+        n.node: n for n in lemons(times, node, nodes=100, window_h=WINDOW_H, exposure=exposure).top
+    }
+    assert found[3].shrunken_rate > 3 * found[5].shrunken_rate
+
+
+def test_the_naive_list_is_longer_than_the_controlled_one():
+    random_counts = random("long").poisson(random("gamma").gamma(0.88, 2, 400))
+    node = np.repeat(np.arange(400), random_counts)
+    found = lemons(random("u").uniform(0, WINDOW_H, len(node)), node, nodes=400, window_h=WINDOW_H)
+    assert found.naive > 2 * found.controlled
+
+
+def test_persistence_of_unrelated_halves_is_rejected_in_five_of_a_hundred():
+    """4,000 pairs of Poisson halves: the standard error of the share is 0.35 %."""
+    halves = random("halves").poisson(0.8, (4000, 2, 200))
+    alarms = np.mean([bool(persistence(a, b).is_rejected) for a, b in halves])
+    assert alarms == pytest.approx(0.05, abs=0.0125)
+
+
+@pytest.mark.parametrize(("events", "nodes"), [(9, 100), (100, 9)])
+def test_too_few_are_not_judged(events, nodes):
+    node = np.arange(events) % nodes
+    found = lemons(np.linspace(0, 999, events), node, nodes=nodes, window_h=WINDOW_H)
+    assert found.unequal.is_rejected is None
+    assert found.top == ()
+    assert "Too few" in found.sentence
