@@ -32,7 +32,8 @@ QUIET_US = 1_000_000
 @click.option("--run", "run_id", metavar="NAME", help="The run that all of it belongs to.")
 @click.option("--cluster", metavar="NAME", help="The cluster, where the files do not name one.")
 @click.option("--devices-per-node", type=click.IntRange(1, 1024), metavar="N", help="Accelerators of a node, where the files do not say.")  # fmt: skip
-@click.option("--map", "column_map", type=click.Path(path_type=Path), metavar="FILE", help="What the columns of a table mean (format table).")  # fmt: skip
+@click.option("--map", "column_map", type=click.Path(path_type=Path), metavar="FILE", help="What the columns of a table mean (format table), or a preset: acme-seren, acme-kalos, helios, philly.")  # fmt: skip
+@click.option("--guess", "is_guess", is_flag=True, help="Print a proposed column map for one table, with what is unsure in it, and stop.")  # fmt: skip
 @click.option("--mapping", "mappings", multiple=True, metavar="NAME=FILE", help="Use this table instead of the shipped one, such as xid=my-xid.json.")  # fmt: skip
 @click.option("--keep-raw", is_flag=True, help="Keep the rows as they were read in LEDGER.raw; not masked.")  # fmt: skip
 @click.option("--strict", "is_strict", is_flag=True, help="Stop at the first row that cannot be taken.")  # fmt: skip
@@ -50,6 +51,7 @@ def import_(
     cluster: str | None,
     devices_per_node: int | None,
     column_map: Path | None,
+    is_guess: bool,
     mappings: tuple[str, ...],
     keep_raw: bool,
     is_strict: bool,
@@ -65,6 +67,8 @@ def import_(
     if is_list:
         click.echo(_formats_json() if as_json else _formats_text())
         return EXIT_HELD
+    if is_guess:
+        return _guess(words, as_json=as_json)
     from lastgood.ledger.importers.importer import Options
 
     options = Options(
@@ -111,8 +115,8 @@ def run_import(words: Sequence[str], *, ledger: Path | None, options: Options) -
     except KeyboardInterrupt:
         count = done[0].events_new if done else 0
         click.echo(
-            f"lastgood: interrupted in {done[0].name if done else 'the first file'}; {count:,} new events are in "
-            f"{place}. Run the same command again: what is there is not added twice.",
+            f"lastgood: interrupted in {done[0].name if done else 'the first file'}; at least {count:,} new events are "
+            f"in {place}. Run the same command again: what is there is not added twice.",
             err=True,
         )
         raise
@@ -174,6 +178,31 @@ def parse_mappings(words: Sequence[str]) -> dict[str, Path]:
     return found
 
 
+def _guess(words: Sequence[str], *, as_json: bool) -> int:
+    """Prints the proposed map on stdout, so that it can be kept as a file, and what is unsure on stderr."""
+    from lastgood.ledger.importers.table_guess import guess_file
+
+    _, paths = split_words(words)
+    if len(paths) != 1:
+        raise BadInput(
+            "a guess is made for one table", found=f"{len(paths)} files", needs="one file"
+        )
+    guess = guess_file(paths[0])
+    if as_json:
+        click.echo(
+            json.dumps({"map": guess.text, "unsure": guess.unsure, "rows_seen": guess.rows_seen})
+        )
+        return EXIT_HELD
+    click.echo(guess.text, nl=False)
+    click.echo(
+        f"lastgood: guessed from {guess.rows_seen} rows; nothing was imported. Unsure:", err=True
+    )
+    for sentence in guess.unsure or ("nothing; read it all the same",):
+        click.echo(f"  - {sentence}", err=True)
+    click.echo(f"Then: lastgood import table {paths[0]} --map map.yaml", err=True)
+    return EXIT_HELD
+
+
 def _boot_us(text: str, zone: str | None) -> int:
     from lastgood.ledger.importers.times import RowProblem, Times
 
@@ -228,13 +257,12 @@ def _bar() -> Generator[Callable[[Progress], None]]:
     task = bar.add_task("", total=None, events=0)
 
     def show(done) -> None:  # noqa: ANN001 - a Progress of the driver
-        if not bar.live.is_started:
-            if clock.monotonic_us() - begin_us < QUIET_US:
-                return
-            bar.start()
+        if not bar.live.is_started and clock.monotonic_us() - begin_us < QUIET_US:
+            return
         total = done.size if done.size is None else max(done.size, done.position)
         events = done.events_new + done.events_merged
         bar.update(task, description=done.name, completed=done.position, total=total, events=events)
+        bar.start()  # nothing happens when it is on
 
     try:
         yield show

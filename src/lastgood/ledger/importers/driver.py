@@ -7,6 +7,7 @@ annotation that says which time its log covers, because a quiet month in a log i
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -151,7 +152,8 @@ def import_files(
 def _expand(paths: Sequence[Path | str]) -> list[Path]:
     found: list[Path] = []
     for path in map(Path, paths):
-        if str(path) != STDIN and path.is_dir():
+        # Unlike Path.is_dir it does not raise for a name that is too long.
+        if str(path) != STDIN and os.path.isdir(path):
             inside = [
                 p for p in sorted(path.iterdir()) if p.is_file() and not p.name.startswith(".")
             ]
@@ -236,6 +238,7 @@ class _Writer:
     def __init__(self, store: Store, raw_store: RawStore) -> None:
         self._store = store
         self.raw_store = raw_store
+        self.on_flush: Callable[[], None] | None = None
         self.batch: list[Event] = []
         self.new_count = 0
         self.merged_count = 0
@@ -257,6 +260,8 @@ class _Writer:
         self.merged_count += done.merged
         quality.events_new += done.new
         quality.events_merged += done.merged
+        if self.on_flush is not None:
+            self.on_flush()
 
 
 def _import_one(
@@ -279,11 +284,19 @@ def _import_one(
     )  # fmt: skip
     context.shared = shared
     if on_progress is not None:
-        source.on_block = lambda: on_progress(
-            Progress(
-                source.name, source.position, source.size, writer.new_count, writer.merged_count
+
+        def tell() -> None:
+            on_progress(
+                Progress(
+                    source.name,
+                    source.position,
+                    source.size,
+                    writer.new_count,
+                    writer.merged_count,
+                )
             )
-        )
+
+        source.on_block = writer.on_flush = tell
     try:
         for event in _events(importer, source, context):
             writer.add(event, quality)

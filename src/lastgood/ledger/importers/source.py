@@ -280,7 +280,12 @@ class _Reader:
         if self._is_over:
             return b""
         try:
-            data = self._stream.read(size)
+            if isinstance(self._stream, gzip.GzipFile):
+                data = self._stream.read1(
+                    size
+                )  # read() would lose what it has when the archive is cut
+            else:
+                data = self._stream.read(size)
         except (OSError, EOFError, zlib.error, ValueError) as error:
             self._is_over = True
             what = (

@@ -133,6 +133,15 @@ def test_a_float_becomes_hex_and_a_long_text_is_cut():
     assert body == {"x": "0x1.8000000000000p+0", "text": "y" * TEXT_CHARS_MAX}
 
 
+def test_a_lone_surrogate_becomes_the_replacement_character_and_text_is_nfc():
+    event = observe(
+        context_of(), host="h\ud800", body={"k\ud800": "a\ud800b", "e\u0301": "e\u0301"}
+    )
+    assert event.body == {"k\ufffd": "a\ufffdb", "\xe9": "\xe9"}
+    assert event.domain[0].id == "h\ufffd"
+    assert encode_event(event)
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
