@@ -125,5 +125,7 @@ def _queue(scenario: Scenario) -> Alternative:
         how=how,
         work=figure_from(scenario, names, "interval", work, "us", source, FIRST_ORDER),
         useful=figure_from(scenario, names, "expected ETTR", ettr, "ratio", source, FIRST_ORDER),
-        note="the wait for the first submission counts where `work` is given",
+        note="counts the first wait too, over the job's work"
+        if scenario.has("work")
+        else "the first wait is left out",
     )

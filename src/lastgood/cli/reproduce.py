@@ -7,6 +7,7 @@ import click
 from lastgood.cli.lazy import LazyCommand, LazyGroup
 
 SUBCOMMANDS = {
+    "chapter": LazyCommand("lastgood.cli.reproduce_chapter:chapter", "The failure budget of the source chapter, beside the exact one."),
     "llama3": LazyCommand("lastgood.cli.reproduce_llama3:llama3", "Table 5 of the Llama 3 paper, beside its own counts."),
 }  # fmt: skip
 

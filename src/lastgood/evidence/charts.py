@@ -69,6 +69,10 @@ FORMS: Final[dict[str, str]] = {
     "quantiles": "lastgood.evidence.chart_counts:draw_quantiles",
     "raster": "lastgood.evidence.chart_nodes:draw_raster",
     "node_ranks": "lastgood.evidence.chart_nodes:draw_node_ranks",
+    "useful_curve": "lastgood.evidence.plan_charts:draw_useful_curve",
+    "tornado": "lastgood.evidence.plan_charts:draw_tornado",
+    "wall_time": "lastgood.evidence.plan_charts:draw_wall_time",
+    "risk": "lastgood.evidence.plan_charts:draw_risk",
 }
 """Form of a chart -> `module:function(chart, width_px)` that gives its altair chart. A new form is one row here."""
 SERIES_COLOURS: Final = (BLUE, RED, GREEN, ORANGE)

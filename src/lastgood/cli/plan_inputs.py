@@ -1,0 +1,142 @@
+"""Inputs of a plan from the command line: a ledger, a scenario file and flags, the later in place of the earlier."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lastgood.base.errors import BadInput
+
+if TYPE_CHECKING:
+    from lastgood.budget.scenario import Scenario
+    from lastgood.evidence.plan_records import LedgerInputs
+
+FLAGS: Final = {
+    "mtti": "Mean time between job-stopping interruptions, such as 3.09h.",
+    "checkpoint_cost": "Time for which a checkpoint blocks the job.",
+    "detection": "Detection and diagnosis time.",
+    "recovery": "Recovery time.",
+    "work": "Useful work of the whole job, such as 30d.",
+    "devices": "Devices of the job.",
+}
+"""Inputs with a flag of their own; `--set` takes any."""
+
+
+def plan_input_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that name the inputs of a plan."""
+    options = [
+        click.argument("scenario", required=False, type=click.Path(path_type=Path), metavar="[SCENARIO]"),
+        click.option("--ledger", type=click.Path(path_type=Path), metavar="LEDGER", help="Take rates and costs from this ledger."),
+        *(
+            click.option(f"--{name.replace('_', '-')}", name, metavar="VALUE", help=text)
+            for name, text in FLAGS.items()
+        ),
+        click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other input of a plan; may be repeated."),
+        click.option("--seed", type=click.IntRange(0, 2**53), default=0, show_default=True, help="Replays every random number."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """The scenario with where it came from."""
+
+    scenario: Scenario
+    ledger: LedgerInputs | None
+    arguments: tuple[str, ...]
+    """The arguments that name the inputs, for the command that replays them."""
+
+
+def gather(
+    scenario: Path | None,
+    ledger: Path | None,
+    *,
+    flags: dict[str, str | None],
+    settings: Sequence[str],
+    seed: int,
+) -> Gathered:
+    """Put the inputs together.
+
+    Raises:
+        Problems, BadInput: something that a person wrote cannot be used.
+        Refused: the rate of a ledger would have to be scaled without a known exposure.
+    """
+    from lastgood.budget.scenario import Scenario, read_value
+
+    made = Scenario()
+    records = None
+    arguments: list[str] = []
+    if ledger is not None:
+        from lastgood.evidence.plan_records import ledger_inputs
+
+        records = ledger_inputs(ledger)
+        made = records.scenario
+        arguments += ["--ledger", str(ledger)]
+    if scenario is not None:
+        from lastgood.budget.scenario_file import load_scenario
+
+        made = _over(made, load_scenario(scenario))
+        arguments.insert(0, str(scenario))
+    typed = {}
+    for name, text in flags.items():
+        if text is not None:
+            option = f"--{name.replace('_', '-')}"
+            typed[name] = read_value(name, text, where=option)
+            arguments += [option, text]
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise BadInput(
+                "not a setting", where=f"--set {setting}", found=setting, needs="NAME=VALUE"
+            )
+        figure = read_value(name.strip(), text.strip(), where=f"--set {setting}")
+        typed[figure.name] = figure
+        arguments += ["--set", setting]
+    made = made.with_given(typed)
+    if records is not None and "mtti" not in typed and made.has("devices"):
+        made = _scaled(made, records)
+    if seed:
+        arguments += ["--seed", str(seed)]
+    return Gathered(scenario=made, ledger=records, arguments=tuple(arguments))
+
+
+def command_line(*parts: str) -> str:
+    """A command that a person can paste."""
+    return shlex.join(["lastgood", *parts])
+
+
+def _over(base: Scenario, top: Scenario) -> Scenario:
+    """The file's inputs in place of the ledger's."""
+    from dataclasses import replace
+
+    given = dict(base.given)
+    if top.stops:
+        given.pop("mtti", None)
+    return replace(
+        top,
+        given={**given, **top.given},
+        stops=top.stops or ({} if "mtti" in top.given else base.stops),
+        notes=(*base.notes, *top.notes),
+    )
+
+
+def _scaled(scenario: Scenario, records: LedgerInputs) -> Scenario:
+    """The ledger's rate at the job's number of devices: a projection, unless it is the number of the records."""
+    from lastgood.budget.projection import project_mean_time
+    from lastgood.evidence.plan_records import rate_source
+
+    devices = scenario.value("devices")
+    if "mtti" not in scenario.given:
+        return scenario
+    source = rate_source(records.records, injected_count=records.injected_count)
+    if source.devices_min == source.devices_max == devices:
+        return scenario
+    projection = project_mean_time(source, devices=devices)
+    return scenario.with_given({"mtti": projection.mean_time})
