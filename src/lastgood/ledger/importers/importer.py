@@ -133,11 +133,15 @@ class Context:
 
     @staticmethod
     def check_options(options: Options) -> None:
-        """Refuses a zone or a mapping table that does not exist, before anything is read."""
+        """Refuses a zone, a mapping table or a column map that cannot be meant, before anything is read."""
         if options.zone is not None:
             parse_zone(options.zone)
         for name, path in options.mappings.items():
             load_mapping(name, path)
+        if options.column_map is not None:
+            from lastgood.ledger.importers.table_map import load_column_map
+
+            load_column_map(options.column_map)
 
     # --- rows ---------------------------------------------------------------------------------------
 

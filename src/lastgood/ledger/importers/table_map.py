@@ -17,12 +17,12 @@ published schema of a data set; the data sets themselves were not read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import codecs
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from typing import Any
 
 from lastgood.base.errors import BadInput
 from lastgood.contract.taxonomy import Cause, CauseStatus, FailureClass, Role, Symptom
@@ -31,31 +31,21 @@ from lastgood.contract.yaml_reader import Document, KeyPath, parse_document
 
 PRESETS = ("acme-seren", "acme-kalos", "helios", "philly")
 MAP_BYTES_MAX = 64 * 1024
-
-Rows = Literal["fault", "signal", "job"]
-_FIELD_AXES: dict[str, type] = {
-    "class": FailureClass,
-    "cause": Cause,
-    "cause_status": CauseStatus,
-    "symptom": Symptom,
-    "role": Role,
+ROWS = ("fault", "signal", "job")
+FORMATS = ("csv", "json")
+_FIELD_AXES: dict[str, tuple[str, ...]] = {
+    "class": tuple(FailureClass),
+    "cause": tuple(Cause),
+    "cause_status": tuple(CauseStatus),
+    "symptom": tuple(Symptom),
+    "role": tuple(Role),
 }
 
-
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+Names = tuple[str, ...]
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
-
-
-class _Written(BaseModel):
-    """What a person writes: no unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Columns(_Written):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
     """Which column holds what; a dotted name goes down into nested JSON."""
 
     id: Names = ()
@@ -68,12 +58,14 @@ class Columns(_Written):
     rack: str | None = None
     switch: str | None = None
     devices: str | None = None
+    """A number of accelerators."""
     device_list: str | None = None
+    """A list whose length is that number."""
     run: str | None = None
     attempt: str | None = None
     state: str | None = None
     exit_code: str | None = None
-    class_: str | None = Field(None, alias="class")
+    class_: str | None = None
     cause: str | None = None
     cause_status: str | None = None
     symptom: str | None = None
@@ -82,23 +74,8 @@ class Columns(_Written):
     text: Names = ()
 
 
-class _Map(_Written):
-    """The file."""
-
-    rows: Rows
-    format: Literal["csv", "json"] | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
-    path: str | None = None
-    each: str | None = None
-    last_only: Names = ()
-    zone: str | None = None
-    columns: Columns
-    words: dict[str, dict[str, str | None]] = Field(default_factory=dict)
-    defaults: dict[str, str] = Field(default_factory=dict)
-    only: dict[str, Names] = Field(default_factory=dict)
-    ignore: dict[str, Names] = Field(default_factory=dict)
-    note: str | None = None
+_LISTS = frozenset(("id", "host", "label", "text"))
+_FIELD_NAMES = tuple(f.name.rstrip("_") for f in fields(Columns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +83,7 @@ class ColumnMap:
     """A checked column map."""
 
     name: str
-    rows: Rows
+    rows: str
     columns: Columns
     format: str | None = None
     delimiter: str | None = None
@@ -146,10 +123,15 @@ def load_column_map(path: str | Path) -> ColumnMap:
 
 def load_preset(name: str) -> ColumnMap:
     """A map that ships with lastgood."""
+    return parse_column_map(load_preset_text(name).encode(), source=name)
+
+
+def load_preset_text(name: str) -> str:
+    """The file of a preset, to be copied and changed."""
     if name not in PRESETS:
         raise BadInput("there is no such preset", found=name, needs="one of " + ", ".join(PRESETS))
     folder = resources.files("lastgood.ledger.importers").joinpath("presets")
-    return parse_column_map(folder.joinpath(f"{name}.yaml").read_bytes(), source=name)
+    return folder.joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def parse_column_map(raw: bytes, *, source: str) -> ColumnMap:
@@ -166,145 +148,218 @@ def parse_column_map(raw: bytes, *, source: str) -> ColumnMap:
         document.raise_problems()
     if not isinstance(document.value, dict):
         document.add((), found="no mapping", needs="a mapping with rows and columns")
+        document.raise_problems()
     document.raise_problems()
-    written = _validate(document)
+    assert isinstance(document.value, dict), "anything else was raised"
+    reader = _Reader(document, document.value)
+    column_map = reader.column_map(source)
     document.raise_problems()
-    assert written is not None, "a document without problems is a map"
-    _check(written, document)
-    document.raise_problems()
-    return ColumnMap(
-        name=source,
-        rows=written.rows,
-        columns=written.columns,
-        format=written.format,
-        delimiter=written.delimiter,
-        encoding=written.encoding,
-        path=tuple(written.path.split(".")) if written.path else (),
-        each=written.each,
-        last_only=written.last_only,
-        zone=written.zone,
-        words=written.words,
-        defaults=written.defaults,
-        only=written.only,
-        ignore=written.ignore,
-        note=written.note,
-    )
+    return column_map
 
 
-# --- checking -----------------------------------------------------------------------------------------
+class _Reader:
+    """Reads the keys of a map; everything that is wrong is noted, and reading goes on."""
 
-_FIELD_NAMES = tuple(info.alias or name for name, info in Columns.model_fields.items())
-_NEEDS = {
-    "string_type": "text",
-    "tuple_type": "one name or a list of names",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "missing": "this key",
-    "dataclass_type": "a mapping",
-}
+    def __init__(self, document: Document, value: dict[str, Any]) -> None:
+        self._document = document
+        self._value = value
 
-
-def _validate(document: Document) -> _Map | None:
-    value = document.value
-    assert isinstance(value, dict)
-    try:
-        return _Map.model_validate(_with_texts(value))
-    except ValidationError as error:
-        for problem in error.errors(include_url=False):
-            _add(problem, document)
-    return None
-
-
-def _with_texts(value: dict[str, Any]) -> dict[str, Any]:
-    """Words and defaults as text: a state may be called 7, and a column may be called 3."""
-    plain = dict(value)
-    for key in ("words", "only", "ignore"):
-        if isinstance(plain.get(key), dict):
-            plain[key] = {k: _texts(v) for k, v in plain[key].items()}
-    if isinstance(plain.get("columns"), dict):
-        plain["columns"] = _texts(plain["columns"])
-    return plain
-
-
-def _texts(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _texts(item) for key, item in value.items()}
-    return [_texts(item) for item in value] if isinstance(value, list) else value
-
-
-def _add(problem: Any, document: Document) -> None:
-    path: KeyPath = tuple(part for part in problem["loc"] if part != "[key]")
-    kind = problem["type"]
-    if kind == "extra_forbidden":
-        known = _FIELD_NAMES if path[:1] == ("columns",) else tuple(_Map.model_fields)
-        document.add(
-            path,
-            found=f"the unknown key {path[-1]}",
-            needs="one of " + ", ".join(known),
-            write=nearest(str(path[-1]), known),
+    def column_map(self, name: str) -> ColumnMap:
+        """The map, as far as it can be read."""
+        value = self._value
+        self._known((), value, _KEYS)
+        rows = self._word("rows", ROWS, is_needed=True) or ROWS[0]
+        path = self._name((), value, "path")
+        column_map = ColumnMap(
+            name=name,
+            rows=rows,
+            columns=self._columns(rows),
+            format=self._word("format", FORMATS),
+            delimiter=self._name((), value, "delimiter"),
+            encoding=self._name((), value, "encoding"),
+            path=() if path is None else tuple(path.split(".")),
+            each=self._name((), value, "each"),
+            last_only=self._names((), value, "last_only"),
+            zone=self._zone(),
+            words=self._words(),
+            defaults=self._defaults(),
+            only=self._filters("only"),
+            ignore=self._filters("ignore"),
+            note=self._name((), value, "note"),
         )
-        return
-    found = "nothing" if kind == "missing" else str(problem["input"])
-    if kind == "literal_error":
-        words = problem["ctx"]["expected"].replace("'", "")
-        document.add(path, found=found, needs=f"one of {words}")
-        return
-    document.add(path, found=found, needs=_NEEDS.get(kind, problem["msg"].lower()))
+        self._check(column_map)
+        return column_map
 
-
-def _check(written: _Map, document: Document) -> None:
-    """What no single key shows: columns that these rows need, and words that taxonomy v1 does not have."""
-    columns = written.columns
-    if written.rows == "signal" and columns.time is None:
-        document.add(("columns",), found="no time", needs="time: the column with the moment")
-    if written.rows != "signal" and columns.start is None:
-        document.add(("columns",), found="no start", needs="start: the column with the begin")
-    if written.rows == "job" and not columns.id and columns.run is None:
-        document.add(
-            ("columns",), found="neither id nor run", needs="id: the column that names a job"
-        )
-    if written.delimiter is not None and len(written.delimiter) != 1:
-        document.add(("delimiter",), found=repr(written.delimiter), needs="one character")
-    if written.encoding is not None and not _is_encoding(written.encoding):
-        document.add(
-            ("encoding",), found=written.encoding, needs="a name such as latin-1 or cp1252"
-        )
-    for name, meanings in written.words.items():
-        if name not in _FIELD_NAMES:
-            document.add(
-                ("words", name),
-                found=f"the unknown field {name}",
-                needs="one of " + ", ".join(_FIELD_NAMES),
-                write=nearest(name, _FIELD_NAMES),
+    def _columns(self, rows: str) -> Columns:
+        given = self._mapping("columns")
+        if given is None:
+            self._document.add((), found="no columns", needs="columns: which column holds what")
+            return Columns()
+        self._known(("columns",), given, _FIELD_NAMES)
+        found: dict[str, Any] = {}
+        for name in _FIELD_NAMES:
+            read = self._names if name in _LISTS else self._name
+            if given.get(name) is not None:
+                found["class_" if name == "class" else name] = read(("columns",), given, name)
+        columns = Columns(**found)
+        # A misspelt key has been reported with the word that was meant.
+        is_whole = all(key in _FIELD_NAMES for key in given)
+        if rows == "signal" and columns.time is None and is_whole:
+            self._document.add(
+                ("columns",), found="no time", needs="time: the column with the moment"
             )
-        for word, meaning in meanings.items():
-            _check_word(("words", name, word), name, meaning, document)
-    for name, meaning in written.defaults.items():
-        if name not in _FIELD_AXES:
-            document.add(("defaults", name), found=name, needs="one of " + ", ".join(_FIELD_AXES))
-        _check_word(("defaults", name), name, meaning, document)
+        if rows != "signal" and columns.start is None and is_whole:
+            self._document.add(
+                ("columns",), found="no start", needs="start: the column with the begin"
+            )
+        if rows == "job" and not columns.id and columns.run is None and is_whole:
+            self._document.add(
+                ("columns",), found="neither id nor run", needs="id: the column that names a job"
+            )
+        return columns
 
+    def _words(self) -> dict[str, dict[str, str | None]]:
+        found: dict[str, dict[str, str | None]] = {}
+        for name, meanings in (self._mapping("words") or {}).items():
+            path = ("words", name)
+            if name not in _FIELD_NAMES:
+                self._unknown(path, name, _FIELD_NAMES)
+                continue
+            if not isinstance(meanings, dict):
+                self._document.add(
+                    path, found=_shown(meanings), needs="a mapping: word of the file: word of ours"
+                )
+                continue
+            found[name] = {}
+            for word, meaning in meanings.items():
+                text = None if meaning is None else self._text((*path, word), meaning)
+                self._check_word((*path, word), name, text)
+                found[name][word] = text
+        return found
 
-def _check_word(path: KeyPath, name: str, meaning: str | None, document: Document) -> None:
-    axis = _FIELD_AXES.get(name)
-    if axis is None or meaning is None:
-        return
-    words = [str(word) for word in axis]  # type: ignore[attr-defined]
-    if meaning not in words:
-        document.add(
-            path, found=meaning, needs="one of " + ", ".join(words), write=nearest(meaning, words)
+    def _defaults(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, word in (self._mapping("defaults") or {}).items():
+            path = ("defaults", name)
+            if name not in _FIELD_AXES:
+                self._unknown(path, name, tuple(_FIELD_AXES))
+                continue
+            text = self._text(path, word)
+            self._check_word(path, name, text)
+            if text is not None:
+                found[name] = text
+        return found
+
+    def _filters(self, key: str) -> dict[str, Names]:
+        given = self._mapping(key) or {}
+        return {column: self._names((key,), given, column) for column in given}
+
+    def _zone(self) -> str | None:
+        from lastgood.ledger.importers.times import parse_zone
+
+        zone = self._name((), self._value, "zone")
+        if zone is None:
+            return None
+        try:
+            parse_zone(zone)
+        except BadInput:
+            self._document.add(
+                ("zone",), found=zone, needs="an IANA name or an offset", write="Europe/Berlin"
+            )
+            return None
+        return zone
+
+    # --- one value --------------------------------------------------------------------------------------
+
+    def _known(self, path: KeyPath, given: Mapping[str, Any], keys: Iterable[str]) -> None:
+        for key in given:
+            if key not in keys:
+                self._unknown((*path, key), key, tuple(keys))
+
+    def _unknown(self, path: KeyPath, key: str, keys: Names) -> None:
+        self._document.add(
+            path,
+            found=f"the unknown key {key}",
+            needs="one of " + ", ".join(keys),
+            write=nearest(key, keys),
         )
+
+    def _mapping(self, key: str) -> dict[str, Any] | None:
+        value = self._value.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self._document.add((key,), found=_shown(value), needs="a mapping")
+            return {}
+        return value
+
+    def _word(self, key: str, words: Names, *, is_needed: bool = False) -> str | None:
+        value = self._value.get(key)
+        if value is None and not is_needed:
+            return None
+        if value not in words:
+            found = "nothing" if value is None else _shown(value)
+            self._document.add((key,), found=found, needs="one of " + ", ".join(words))
+            return None
+        return value
+
+    def _name(self, path: KeyPath, given: Mapping[str, Any], key: str) -> str | None:
+        return None if given.get(key) is None else self._text((*path, key), given[key])
+
+    def _names(self, path: KeyPath, given: Mapping[str, Any], key: str) -> Names:
+        value = given.get(key)
+        items = value if isinstance(value, list) else [] if value is None else [value]
+        texts = [self._text((*path, key), item) for item in items]
+        return tuple(text for text in texts if text is not None)
+
+    def _text(self, path: KeyPath, value: Any) -> str | None:
+        """A state may be called 7 and a column 3: numbers are words here."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, str | int | float):
+            return str(value)
+        self._document.add(path, found=_shown(value), needs="text")
+        return None
+
+    def _check(self, column_map: ColumnMap) -> None:
+        """What no single key shows."""
+        delimiter, encoding = column_map.delimiter, column_map.encoding
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            self._document.add(("delimiter",), found=repr(delimiter), needs="one character")
+        if encoding is not None and not _is_encoding(encoding):
+            self._document.add(
+                ("encoding",), found=encoding, needs="a name such as latin-1 or cp1252"
+            )
+        for name in column_map.last_only:
+            if name not in _FIELD_NAMES:
+                self._unknown(("last_only",), name, _FIELD_NAMES)
+
+    def _check_word(self, path: KeyPath, name: str, meaning: str | None) -> None:
+        words = _FIELD_AXES.get(name)
+        if words is not None and meaning is not None and meaning not in words:
+            self._document.add(
+                path,
+                found=meaning,
+                needs="one of " + ", ".join(words),
+                write=nearest(meaning, words),
+            )
+
+
+_KEYS = tuple(f.name for f in fields(ColumnMap) if f.name != "name")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a list" if isinstance(value, list) else str(value)
 
 
 def _is_encoding(name: str) -> bool:
-    import codecs
-
     try:
-        codecs.lookup(name)
+        codec = codecs.lookup(name)
     except (LookupError, ValueError):
         return False
-    return not name.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
+    # One whose lines do not end in the byte of a line feed cannot be read by lines; and hex is no text.
+    return getattr(codec, "_is_text_encoding", True) and not codec.name.startswith(
+        ("utf-16", "utf-32")
+    )
