@@ -1,4 +1,4 @@
-"""`lastgood report`, `bundle` and `recompute`: what happened, packed for a stranger, computed again by a stranger.
+"""`lastgood bundle` and `recompute`: what happened, packed for a stranger and computed again by a stranger.
 
 This is the one place that knows every workload's section builder and passes them to `evidence`.
 """
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lastgood.contract.model import FailureContract
     from lastgood.evidence.assemble import Builders
     from lastgood.evidence.recompute import Recomputed
-    from lastgood.evidence.report import Report
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 _LEDGER = click.argument(
@@ -35,46 +34,6 @@ _CONTRACT = click.option(
     help="The failure contract [default: the run's own, else assumed defaults].",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-@click.command(context_settings=CONTEXT)
-@_LEDGER
-@_RUN
-@_CONTRACT
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also write one self-contained page (no script, no network).",
-)
-@_JSON
-def report(
-    ledger: Path | None, *, run: str | None, contract: Path | None, html: Path | None, as_json: bool
-) -> int:
-    """Show what happened in a run, from the ledger.
-
-    LEDGER is a ledger file; when left out it is $LASTGOOD_LEDGER or this machine's default. Nothing is written
-    unless --html asks for it.
-    """
-    with _stages(3 if html else 2) as on_stage:
-        on_stage("reading the ledger")
-        made = _make_report(_ledger_path(ledger), run=run, contract=contract)
-        if html is not None:
-            on_stage("drawing the page")
-            _write_page(made, html)
-    if as_json:
-        from lastgood.evidence.report import plain
-
-        click.echo(json.dumps(plain(made), indent=1, ensure_ascii=False))
-    else:
-        from rich.console import Console
-
-        from lastgood.evidence.terminal import print_report
-
-        print_report(made, Console(highlight=False, markup=False, emoji=False))
-    if html is not None:
-        click.echo(f"page: {html}", err=True)
-    return EXIT_HELD
 
 
 @click.command(context_settings=CONTEXT)
@@ -98,9 +57,9 @@ def bundle(ledger: Path | None, *, run: str | None, contract: Path | None, outpu
     from lastgood.base.clock import SystemClock
     from lastgood.evidence.bundle import write_bundle
 
-    with _stages(4) as on_stage:
+    with stages(4) as on_stage:
         made = write_bundle(
-            _ledger_path(ledger),
+            ledger_path(ledger),
             output,
             contract=contract,
             run=run,
@@ -132,7 +91,7 @@ def recompute(bundle_path: Path, *, as_json: bool) -> int:
     """
     from lastgood.evidence.recompute import recompute_bundle
 
-    with _stages(4) as on_stage:
+    with stages(4) as on_stage:
         result = recompute_bundle(
             bundle_path, builders=section_builders(), version=__version__, on_stage=on_stage
         )
@@ -152,33 +111,7 @@ def section_builders() -> Builders:
     return {"training": build_section}
 
 
-def _make_report(ledger: Path, *, run: str | None, contract: Path | None) -> Report:
-    from lastgood.base.clock import SystemClock
-    from lastgood.evidence.assemble import (
-        Question,
-        build_report,
-        chosen_run,
-        events_of_run,
-        last_instant_us,
-        open_ledger,
-        recorded_contract,
-    )
-
-    with open_ledger(ledger) as store:
-        head = store.head()
-        chosen = chosen_run(store, run)
-        events = events_of_run(store, chosen)
-    declared = _contract(contract, recorded_contract(events))
-    as_of_us = last_instant_us(events, now_us=SystemClock().wall_us())
-    parts = ["lastgood report", str(ledger), *([f"--run {chosen}"] if chosen else [])]
-    command = " ".join([*parts, *([f"--contract {contract}"] if contract else [])])
-    question = Question(
-        run=chosen, as_of_us=as_of_us, ledger=str(ledger), command=command, version=__version__
-    )
-    return build_report(events, declared, question=question, head=head, builders=section_builders())
-
-
-def _contract(path: Path | None, recorded: str | None) -> FailureContract:
+def chosen_contract(path: Path | None, recorded: str | None) -> FailureContract:
     """The named contract, else the one that the run was started with, else the assumed defaults."""
     from lastgood.contract.load import default_contract, load_contract, parse_contract
 
@@ -189,7 +122,12 @@ def _contract(path: Path | None, recorded: str | None) -> FailureContract:
     return default_contract()
 
 
-def _ledger_path(named: Path | None) -> Path:
+def ledger_path(named: Path | None) -> Path:
+    """The ledger file that is meant: the named one, else the default.
+
+    Raises:
+        BadInput: there is no such file.
+    """
     from lastgood.ledger.place import default_ledger
 
     path = named if named is not None else default_ledger()
@@ -205,20 +143,6 @@ def _ledger_path(named: Path | None) -> Path:
             next="name the file, set LASTGOOD_LEDGER, or make one with: lastgood demo",
         )
     return path
-
-
-def _write_page(made: Report, target: Path) -> None:
-    """Write the page beside its place first, so that nobody ever reads half of it."""
-    from lastgood.evidence.html import render_html
-
-    part = target.with_name(f".{target.name}.part")
-    try:
-        part.write_text(render_html(made), encoding="utf-8")
-        part.replace(target)
-    except OSError as error:
-        raise BadInput(
-            "the page cannot be written", where=str(target), found=error.strerror or str(error)
-        ) from error
 
 
 def _print_result(result: Recomputed, bundle_path: Path) -> None:
@@ -239,7 +163,7 @@ def _print_result(result: Recomputed, bundle_path: Path) -> None:
 
 
 @contextmanager
-def _stages(count: int) -> Generator[Callable[[str], None]]:
+def stages(count: int) -> Generator[Callable[[str], None]]:
     """A progress bar on stderr, on a terminal only; each call names the stage that begins."""
     import sys
 

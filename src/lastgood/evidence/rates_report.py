@@ -6,7 +6,7 @@ the same section. A ledger without imported records has no such section, so the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +46,9 @@ class FleetPart:
     studies: FleetStudies
 
 
-def fleet_part(path: Path, question: RatesQuestion | None) -> FleetPart | None:
+def fleet_part(
+    path: Path, question: RatesQuestion | None, mappings: Mapping[str, Path] | None = None
+) -> FleetPart | None:
     """The section of the failures that were imported into this ledger; None when none were, or nobody asks.
 
     Raises:
@@ -58,7 +60,7 @@ def fleet_part(path: Path, question: RatesQuestion | None) -> FleetPart | None:
     files = files_of(path)
     if files is None:
         return None
-    studies = study_fleet(read_records(path, question))
+    studies = study_fleet(read_records(path, question, mappings))
     return FleetPart(
         section=fleet_section(studies, files), end_us=studies.records.end_us, studies=studies
     )
@@ -89,11 +91,22 @@ def files_of(path: Path) -> list[ImportedFile] | None:
         return imported_files(store.events(kinds=["annotation"])) or None
 
 
-def read_records(path: Path, question: RatesQuestion) -> FleetRecords:
-    """The records of a ledger or an export, as the question wants them counted."""
-    from lastgood.ledger.columns import read_events
+def read_records(
+    path: Path, question: RatesQuestion, mappings: Mapping[str, Path] | None = None
+) -> FleetRecords:
+    """The records of a ledger or an export, as the question wants them counted.
 
-    return fleet_records(read_events(path), question)
+    `mappings` (name -> file) reads the codes of the events through other tables than those of their import; nothing is
+    written.
+    """
+    from lastgood.ledger.columns import read_events
+    from lastgood.ledger.columns_remap import remap_table
+    from lastgood.ledger.importers.mapping import load_mapping
+
+    table = read_events(path)
+    for name, file in (mappings or {}).items():
+        table = remap_table(table, load_mapping(name, file))
+    return fleet_records(table, question)
 
 
 def fleet_section(studies: FleetStudies, files: Sequence[ImportedFile]) -> Section:

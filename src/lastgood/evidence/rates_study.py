@@ -79,10 +79,12 @@ class FleetStudies:
         return next((g for g in self.grouped if g.grouping.by == name), None)
 
 
-def study_fleet(records: FleetRecords, *, by: Sequence[str] | None = None) -> FleetStudies:
-    """All studies. `by` names the tables; all that say anything when left out."""
+def study_fleet(
+    records: FleetRecords, *, by: Sequence[str] | None = None, name: str = "all"
+) -> FleetStudies:
+    """All studies. `by` names the tables; all that say anything when left out. `name` is that of the whole."""
     columns = _Columns(records)
-    whole = columns.study("all", None)
+    whole = columns.study(name, None)
     names = group_names(records.incidents) if by is None else by
     grouped = tuple(columns.grouped(group_incidents(records.incidents, name)) for name in names)
     return FleetStudies(
@@ -131,7 +133,7 @@ class _Columns:
         question = self.records.question
         exposure = self.records.exposure
         return study(
-            self._whole() if rows is None else self._part(name, rows),
+            self._whole(name) if rows is None else self._part(name, rows),
             exposure=exposure,
             method=IntervalMethod(question.interval_method),
             seed=question.seed,
@@ -153,14 +155,14 @@ class _Columns:
             as_of_us=records.end_us,
         )
 
-    def _whole(self) -> Sample:
+    def _whole(self, name: str) -> Sample:
         import numpy as np
 
         records, incidents = self.records, self.records.incidents
         closed, still = self._durations()
         label = incidents.label if (incidents.label.codes >= 0).any() else incidents.cause
         return Sample(
-            name="all",
+            name=name,
             begin_h=self.begin_h,
             window_h=self.window_h,
             end_h=self.end_h,

@@ -18,6 +18,7 @@ COMMANDS = [
     "run",
     "import",
     "report",
+    "rates",
     "verify",
     "bundle",
     "recompute",

@@ -1,0 +1,91 @@
+"""The options of everything that computes rates, once: what is at risk, what belongs together, which window."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lastgood.base.errors import BadInput
+
+if TYPE_CHECKING:
+    from lastgood.evidence.rates_records import RatesQuestion
+
+METHODS = ("auto", "exact", "quasi-poisson", "block-bootstrap", "by-node")
+_OPTIONS = (
+    click.option("--devices", type=int, metavar="N", help="Accelerators at risk, when no record says so; the rate is then assumed."),
+    click.option("--nodes", type=int, metavar="N", help="Nodes at risk, those without a failure included."),
+    click.option("--group", metavar="RULE", help="The grouping rule, such as gap:10min@host or links+merge:30min@site."),
+    click.option("--interval", "interval_method", type=click.Choice(METHODS), default="auto", show_default=True, help="Fix the method of the interval in advance; auto lets a test choose."),
+    click.option("--since", metavar="TIME", help="Count from this time on (ISO 8601, UTC unless it says otherwise)."),
+    click.option("--until", metavar="TIME", help="Count up to this time."),
+    click.option("--mapping", "mappings", multiple=True, metavar="NAME=FILE", help="Read codes through this table, such as xid=my-xid.json; nothing is written."),
+)  # fmt: skip
+
+
+def rate_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def rates_question(
+    *,
+    devices: int | None,
+    nodes: int | None,
+    group: str | None,
+    interval_method: str,
+    since: str | None,
+    until: str | None,
+) -> RatesQuestion:
+    """What the options ask.
+
+    Raises:
+        BadInput: a rule or a time that is none.
+    """
+    from lastgood.evidence.rates_records import RatesQuestion
+    from lastgood.ledger.grouping import REPORT_RULE, parse_rule
+
+    rule = REPORT_RULE if group is None else parse_rule(group)
+    return RatesQuestion(
+        rule=rule.spec,
+        interval_method=interval_method,
+        devices=devices,
+        nodes=nodes,
+        since_us=None if since is None else instant_us(since, where="--since"),
+        until_us=None if until is None else instant_us(until, where="--until"),
+    )
+
+
+def instant_us(text: str, *, where: str) -> int:
+    """A time as a person writes it, in microseconds UTC.
+
+    Raises:
+        BadInput: it is none.
+    """
+    try:
+        moment = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise BadInput(
+            "not a time",
+            where=where,
+            found=repr(text),
+            needs="such as 2026-11-02 or 2026-11-02T03:14:07Z",
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    since_epoch = moment - dt.datetime.fromtimestamp(0, dt.UTC)
+    return since_epoch // dt.timedelta(microseconds=1)
+
+
+def mapping_files(words: Sequence[str]) -> dict[str, Path]:
+    """`NAME=FILE` words as a table of files."""
+    if not words:
+        return {}
+    from lastgood.cli.import_command import parse_mappings
+
+    return parse_mappings(words)

@@ -1,0 +1,172 @@
+"""`lastgood rates`: how often what fails, with intervals that hold when failures come in bursts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lastgood.base.errors import EXIT_HELD, BadInput
+from lastgood.cli.rate_options import instant_us, mapping_files, rate_options, rates_question
+
+if TYPE_CHECKING:
+    from lastgood.evidence.rates_records import RatesQuestion
+    from lastgood.evidence.rates_study import FleetStudies
+    from lastgood.evidence.report import Section
+
+BY = ("class", "cause", "domain", "label", "host")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--ledger", type=click.Path(path_type=Path), metavar="PATH", help="A ledger, or a folder that export wrote [default: as for verify].")  # fmt: skip
+@click.option("--by", multiple=True, type=click.Choice(BY), help="Which tables [default: all that say anything].")  # fmt: skip
+@rate_options
+@click.option("--compare", nargs=2, metavar="A B", help="Compare two ledgers, or two windows BEGIN..END of --ledger.")  # fmt: skip
+@click.option("--format", "format_name", type=click.Choice(["text", "csv", "latex", "json"]), default="text", help="How to print it [default: text].")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+def rates(
+    *,
+    ledger: Path | None,
+    by: tuple[str, ...],
+    compare: tuple[str, str] | None,
+    mappings: tuple[str, ...],
+    format_name: str,
+    as_json: bool,
+    **asked: Any,
+) -> int:
+    """Count the failures of a ledger and give their rates, trends and intervals.
+
+    Exposure comes from join and leave records, else from --devices or --nodes; without it there are counts and no
+    rate. Injected faults are never counted.
+    """
+    question = rates_question(**asked)
+    files = mapping_files(mappings)
+    form = "json" if as_json else format_name
+    if compare:
+        return _compare(compare, ledger=ledger, question=question, by=by, files=files, form=form)
+    path = ledger_or_export(ledger)
+    studies = _studies(path, question, by, files)
+    if form == "text":
+        _print_section(_rates_section(studies))
+        return EXIT_HELD
+    from lastgood.evidence.rates_rows import rate_rows, rates_csv, rates_latex
+
+    rows = rate_rows(studies)
+    if form == "csv":
+        click.echo(rates_csv(rows), nl=False)
+    elif form == "latex":
+        click.echo(rates_latex(rows, studies), nl=False)
+    else:
+        click.echo(json.dumps(_document(studies, rows, str(path)), indent=1, ensure_ascii=False))
+    return EXIT_HELD
+
+
+def ledger_or_export(named: Path | None) -> Path:
+    """The ledger file or export folder that is meant.
+
+    Raises:
+        BadInput: there is none.
+    """
+    from lastgood.ledger.place import default_ledger
+
+    path = named if named is not None else default_ledger()
+    if path.exists():
+        return path
+    raise BadInput(
+        "no such ledger",
+        where=str(path),
+        found="nothing",
+        needs="a ledger file, or a folder that lastgood export wrote",
+        next="make one with: lastgood import PATH... --ledger LEDGER",
+    )
+
+
+def _studies(
+    path: Path,
+    question: RatesQuestion,
+    by: tuple[str, ...],
+    files: dict[str, Path],
+    name: str = "all",
+) -> FleetStudies:
+    from lastgood.evidence.rates_report import read_records
+    from lastgood.evidence.rates_study import study_fleet
+
+    return study_fleet(read_records(path, question, files), by=by or None, name=name)
+
+
+def _rates_section(studies: FleetStudies) -> Section:
+    """Counts and trends under one head, for the terminal."""
+    from lastgood.evidence.rates_answers import fleet_headline
+    from lastgood.evidence.rates_nodes_part import durations_section
+    from lastgood.evidence.rates_part import counts_section, trend_section
+    from lastgood.evidence.report import Section
+
+    parts = [counts_section(studies), trend_section(studies), durations_section(studies)]
+    return Section(
+        name="rates",
+        title="Rates",
+        headline=fleet_headline(studies),
+        parts=tuple(part for part in parts if part is not None),
+    )
+
+
+def _print_section(section: Section) -> None:
+    from rich.console import Console
+
+    from lastgood.evidence.terminal import print_section
+
+    print_section(section, Console(highlight=False, markup=False, emoji=False))
+
+
+def _document(studies: FleetStudies, rows: list[dict[str, Any]], ledger: str) -> dict[str, Any]:
+    from lastgood.evidence.rates_plain import studies_plain
+
+    return {"schema": "lastgood.rates/1", "ledger": ledger, **studies_plain(studies), "rows": rows}
+
+
+def _compare(
+    pair: tuple[str, str],
+    *,
+    ledger: Path | None,
+    question: RatesQuestion,
+    by: tuple[str, ...],
+    files: dict[str, Path],
+    form: str,
+) -> int:
+    from lastgood.evidence.rates_compare_part import compare_section, comparison_plain
+
+    sides = [_side(word, ledger, question) for word in pair]
+    a, b = (
+        _studies(path, own, by, files, name=name)
+        for (path, own), name in zip(sides, ("A", "B"), strict=True)
+    )
+    if form == "json":
+        document = comparison_plain(a, b, names=pair)
+        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+    elif form == "text":
+        _print_section(compare_section(a, b, names=pair))
+    else:
+        raise BadInput(
+            "a comparison has no such form",
+            where="--format",
+            found=form,
+            needs="text | json",
+        )
+    return EXIT_HELD
+
+
+def _side(word: str, ledger: Path | None, question: RatesQuestion) -> tuple[Path, RatesQuestion]:
+    """One side of a comparison: `BEGIN..END` is a window of the ledger, anything else a ledger of its own."""
+    import msgspec
+
+    if ".." in word and not Path(word).exists():
+        begin, _, end = word.partition("..")
+        window = msgspec.structs.replace(
+            question,
+            since_us=instant_us(begin, where="--compare") if begin else question.since_us,
+            until_us=instant_us(end, where="--compare") if end else question.until_us,
+        )
+        return ledger_or_export(ledger), window
+    return ledger_or_export(Path(word)), question

@@ -1,0 +1,300 @@
+"""`lastgood report`: what happened, from a ledger, or from log files that are imported for the moment.
+
+A path that is a ledger (or an export of one) is read as it is. Any other files go into a temporary ledger first, which
+is said, so that a look at a log takes one command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lastgood import __version__
+from lastgood.base.errors import EXIT_HELD, BadInput, Problems
+from lastgood.cli.evidence_commands import (
+    CONTEXT,
+    chosen_contract,
+    ledger_path,
+    section_builders,
+    stages,
+)
+from lastgood.cli.rate_options import mapping_files, rate_options, rates_question
+
+if TYPE_CHECKING:
+    from lastgood.evidence.rates_records import RatesQuestion
+    from lastgood.evidence.report import Report
+
+SQLITE = b"SQLite format 3\x00"
+APPLICATION_ID_AT = 68
+"""Where SQLite's header keeps the number that tells a ledger from any other database."""
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[LEDGER | FILE...]")
+@click.option("--ledger", type=click.Path(path_type=Path), metavar="PATH", help="The ledger, named by an option.")  # fmt: skip
+@click.option("--run", metavar="NAME", help="Which run; the newest when left out.")
+@click.option("--contract", type=click.Path(path_type=Path), metavar="FILE", help="The failure contract [default: the run's own, else assumed defaults].")  # fmt: skip
+@rate_options
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write one self-contained page (no script, no network).")  # fmt: skip
+@click.option("--charts", type=click.Path(path_type=Path), metavar="DIR", help="Also write every chart as a file.")  # fmt: skip
+@click.option("--chart-format", type=click.Choice(["svg", "pdf"]), default="svg", show_default=True, help="Kind of the chart files.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def report(
+    paths: tuple[Path, ...],
+    *,
+    ledger: Path | None,
+    run: str | None,
+    contract: Path | None,
+    mappings: tuple[str, ...],
+    html: Path | None,
+    charts: Path | None,
+    chart_format: str,
+    as_json: bool,
+    **asked: Any,
+) -> int:
+    """Show what happened, from a ledger or from log files.
+
+    LEDGER is a ledger file or an export of one; when left out it is $LASTGOOD_LEDGER or this machine's default. Any
+    other FILE is imported into a temporary ledger first. Nothing is written unless --html or --charts asks for it.
+    """
+    question = rates_question(**asked)
+    with stages(3 if html or charts else 2) as on_stage, _opened(paths, ledger, on_stage) as (path, named):  # fmt: skip
+        on_stage("reading the ledger")
+        made = _make_report(
+            path,
+            named=named,
+            run=run,
+            contract=contract,
+            question=question,
+            mappings=mapping_files(mappings),
+        )
+        if html is not None or charts is not None:
+            on_stage("drawing")
+        if html is not None:
+            _write_page(made, html)
+        drawn = []
+        if charts is not None:
+            from lastgood.evidence.chart_files import write_charts
+
+            drawn = write_charts(made, charts, format_name=chart_format)
+    _print_report(made, as_json=as_json)
+    if html is not None:
+        click.echo(f"page: {html}", err=True)
+    if charts is not None:
+        click.echo(f"charts: {len(drawn)} in {charts}", err=True)
+    return EXIT_HELD
+
+
+def _print_report(made: Report, *, as_json: bool) -> None:
+    if as_json:
+        from lastgood.evidence.report import plain
+
+        click.echo(json.dumps(plain(made), indent=1, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    from lastgood.evidence.terminal import print_report
+
+    print_report(made, Console(highlight=False, markup=False, emoji=False))
+
+
+# --- what is read -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(
+    paths: Sequence[Path], ledger: Path | None, on_stage: Any
+) -> Generator[tuple[Path, str]]:
+    """The ledger to read and how the report names it; files are imported into one that is gone afterwards.
+
+    Raises:
+        BadInput: a ledger beside files, two ledgers, or no such path.
+    """
+    named = [*([ledger] if ledger is not None else []), *paths]
+    stored = [path for path in named if is_ledger(path) or is_export(path)]
+    if len(named) <= 1 and (not named or stored or not os.path.exists(named[0])):
+        path = named[0] if stored and is_export(named[0]) else ledger_path(named[0] if named else None)  # fmt: skip
+        yield path, str(path)
+        return
+    if stored or ledger is not None:
+        raise BadInput(
+            "a report is about one ledger, or about files",
+            where="lastgood report",
+            found=", ".join(str(path) for path in named[:4]),
+            needs="one ledger, or only files",
+            next="bring files into a ledger with: lastgood import FILE... --ledger LEDGER",
+        )
+    with tempfile.TemporaryDirectory(prefix="lastgood-report-") as folder:
+        place = Path(folder) / "temporary.db"
+        on_stage("importing")
+        _import(paths, place)
+        yield place, f"temporary, from {', '.join(path.name for path in paths[:4])}" + (" and more" if len(paths) > 4 else "")  # fmt: skip
+
+
+def is_ledger(path: Path) -> bool:
+    """True for a file that is a ledger by its header, whatever its name."""
+    from lastgood.ledger.schema import APPLICATION_ID
+
+    try:
+        with open(path, "rb") as file:
+            head = file.read(APPLICATION_ID_AT + 4)
+    except OSError:
+        return False
+    return (
+        head.startswith(SQLITE)
+        and int.from_bytes(head[APPLICATION_ID_AT:], "big") == APPLICATION_ID
+    )
+
+
+def is_export(path: Path) -> bool:
+    """True for a folder that an export wrote: Parquet files under a manifest."""
+    return os.path.isfile(path / "manifest.json") and any(path.glob("**/*.parquet"))
+
+
+def _import(paths: Sequence[Path], place: Path) -> None:
+    from lastgood.ledger.importers.driver import import_files
+    from lastgood.ledger.importers.registry import FORMATS
+
+    try:
+        result = import_files(list(paths), ledger=place)
+    except (BadInput, Problems) as error:
+        if len(paths) > 1:
+            raise
+        raise BadInput(
+            "not a ledger, and no log of a format that is known",
+            where=str(paths[0]),
+            found=str(error),
+            needs=f"a ledger, or a file of one of: {', '.join(FORMATS)}",
+            next="name the format: lastgood import FORMAT PATH --ledger LEDGER",
+        ) from error
+    total = result.total
+    for file in result.files[:8]:
+        click.echo(f"{file.name}: {file.format or 'empty'}{' (detected)' if file.is_detected else ''}", err=True)  # fmt: skip
+    click.echo(
+        f"imported into a temporary ledger: {total.read:,} rows read, {total.accepted:,} accepted, "
+        f"{total.ignored_count:,} ignored, {total.rejected_count:,} rejected",
+        err=True,
+    )
+
+
+# --- the report ---------------------------------------------------------------------------------------------
+
+
+def _make_report(
+    path: Path,
+    *,
+    named: str,
+    run: str | None,
+    contract: Path | None,
+    question: RatesQuestion,
+    mappings: dict[str, Path],
+) -> Report:
+    from lastgood.base.clock import SystemClock
+    from lastgood.evidence.assemble import (
+        Question,
+        build_report,
+        chosen_run,
+        events_of_run,
+        last_instant_us,
+        open_ledger,
+        recorded_contract,
+    )
+    from lastgood.evidence.rates_report import fleet_part
+
+    if path.is_dir():
+        return _export_report(path, question=question, mappings=mappings)
+    with open_ledger(path) as store:
+        head = store.head()
+        chosen = chosen_run(store, run)
+        events = events_of_run(store, chosen)
+    fleet = fleet_part(path, question, mappings)
+    declared = chosen_contract(contract, recorded_contract(events))
+    as_of_us = last_instant_us(events, now_us=SystemClock().wall_us())
+    if fleet is not None and chosen is None:
+        as_of_us = fleet.end_us
+    asked = Question(
+        run=chosen,
+        as_of_us=as_of_us,
+        ledger=named,
+        command=_command(named, chosen, contract, question if fleet else None),
+        version=__version__,
+        rates=question if fleet else None,
+    )
+    return build_report(
+        events,
+        declared,
+        question=asked,
+        head=head,
+        builders=section_builders(),
+        fleet=fleet.section if fleet else None,
+    )
+
+
+def _export_report(path: Path, *, question: RatesQuestion, mappings: dict[str, Path]) -> Report:
+    """The fleet's report from an export, which holds no run to look at event by event."""
+    from lastgood.evidence.assemble import Question, build_report
+    from lastgood.evidence.rates_report import fleet_part
+    from lastgood.ledger.parquet import read_manifest
+    from lastgood.ledger.tree_head import TreeHead
+
+    fleet = fleet_part(path, question, mappings)
+    if fleet is None:
+        raise BadInput(
+            "this export holds no imported records",
+            where=str(path),
+            needs="an export of a ledger into which logs were imported",
+            next="for a run: lastgood report LEDGER",
+        )
+    manifest = read_manifest(path)
+    asked = Question(
+        run=None,
+        as_of_us=fleet.end_us,
+        ledger=str(path),
+        command=_command(str(path), None, None, question),
+        version=__version__,
+        rates=question,
+    )
+    head = TreeHead(origin=manifest.origin, size=manifest.size, root=bytes.fromhex(manifest.root))
+    return build_report(
+        [],
+        chosen_contract(None, None),
+        question=asked,
+        head=head,
+        builders=section_builders(),
+        fleet=fleet.section,
+    )
+
+
+def _command(
+    named: str, run: str | None, contract: Path | None, question: RatesQuestion | None
+) -> str:
+    """The command that gives this report again."""
+    parts = ["lastgood report", named.removeprefix("temporary, from ")]
+    parts += [f"--run {run}"] if run else []
+    parts += [f"--contract {contract}"] if contract else []
+    if question is not None:
+        parts += [f"--nodes {question.nodes}"] if question.nodes else []
+        parts += [f"--devices {question.devices}"] if question.devices else []
+        parts += [f"--interval {question.interval_method}"] if question.interval_method != "auto" else []  # fmt: skip
+    return " ".join(parts)
+
+
+def _write_page(made: Report, target: Path) -> None:
+    """Write the page beside its place first, so that nobody ever reads half of it."""
+    from lastgood.evidence.html import render_html
+
+    part = target.with_name(f".{target.name}.part")
+    try:
+        part.write_text(render_html(made), encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        raise BadInput(
+            "the page cannot be written", where=str(target), found=error.strerror or str(error)
+        ) from error

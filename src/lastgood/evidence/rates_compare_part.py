@@ -1,0 +1,231 @@
+"""Two fleets, or one fleet in two windows: the ratio of their rates and the differences of their times.
+
+*Not shown* is an answer, and so is its interval: it says how large a difference may hide. What was picked because it
+looked bad will look better afterwards by chance alone, and the section says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from lastgood.base.figures import Figure, FigureKind, Interval, weakest
+from lastgood.base.units import US_PER_H
+from lastgood.budget.compare import Comparison, MedianDifference, compare
+from lastgood.budget.finding import format_p
+from lastgood.evidence.rates_part import shown_rate, window_words
+from lastgood.evidence.rates_study import FleetStudies, exposure_words
+from lastgood.evidence.report import Cell, Column, Headline, Note, Section, Table, Words
+
+GROUPS_MAX: Final = 20
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of one group of both sides, as plain values."""
+
+    group: str
+    count_a: int
+    count_b: int
+    ratio: float | None
+    """Rate of B over rate of A; None without exposure or without an event on side A."""
+    lo: float | None
+    hi: float | None
+    p: float | None
+    method: str | None
+    sentence: str
+
+
+def compare_fleets(a: FleetStudies, b: FleetStudies) -> tuple[Comparison, list[Compared]]:
+    """The whole, and every group that both sides have in their tables of the same name."""
+    whole = compare(a.all, b.all)
+    rows = [_compared("all", whole, a.all.sample.count, b.all.sample.count)]
+    left, right = a.primary, b.primary
+    if left is not None and right is not None and left.grouping.by == right.grouping.by:
+        others = {row.group.name: row for row in right.rows}
+        for row in left.rows[:GROUPS_MAX]:
+            other = others.get(row.group.name)
+            if other is not None:
+                made = compare(row.study, other.study)
+                rows.append(_compared(row.group.name, made, row.group.count, other.group.count))
+    return whole, rows
+
+
+def _compared(name: str, made: Comparison, count_a: int, count_b: int) -> Compared:
+    rate = made.rate
+    return Compared(
+        group=name,
+        count_a=count_a,
+        count_b=count_b,
+        ratio=rate.ratio if rate else None,
+        lo=rate.lo if rate else None,
+        hi=rate.hi if rate else None,
+        p=rate.finding.p if rate else None,
+        method=rate.method if rate else None,
+        sentence=made.sentences[0],
+    )
+
+
+def compare_section(a: FleetStudies, b: FleetStudies, *, names: tuple[str, str]) -> Section:
+    """The section: both sides with window and exposure, ratios by group, differences of medians."""
+    whole, rows = compare_fleets(a, b)
+    words = [
+        Words(
+            title=f"{side} = {name}",
+            sentences=(
+                f"{studies.all.sample.count:,} incidents, {window_words(studies)}.",
+                f"Exposure: {exposure_words(studies.records.exposure)}.",
+                f"Rule: {studies.records.rule}.",
+            ),
+        )
+        for side, name, studies in zip("AB", names, (a, b), strict=True)
+    ]
+    if whole.rate is not None:
+        words.append(Words(title="Rate", sentences=(whole.sentences[0], whole.rate.finding.limit)))
+    words += [
+        Words(title=f"{d.name[:1].upper()}{d.name[1:]}", sentences=(d.sentence,))
+        for d in whole.durations
+    ]
+    tables = [_rates_table(a, b, rows)]
+    if whole.durations:
+        tables.append(_durations_table(whole.durations))
+    missing = [n for n in ("detection", "recovery") if n not in {d.name for d in whole.durations}]
+    notes = [Note(text=whole.limit)]
+    if missing:
+        notes.append(
+            Note(
+                level="missing",
+                text=f"Not recorded on both sides: time of {' and of '.join(missing)}.",
+            )
+        )
+    tested = sum(row.p is not None for row in rows)
+    if tested > 1:
+        notes.append(
+            Note(
+                text=f"{tested} ratios are tested here, not adjusted for their number: one in twenty is small by chance."
+            )  # fmt: skip
+        )
+    return Section(
+        name="comparison",
+        title="Comparison",
+        headline=Headline(state="nothing", sentence=whole.sentences[0]),
+        words=tuple(words),
+        tables=tuple(tables),
+        notes=tuple(notes),
+    )
+
+
+def _rates_table(a: FleetStudies, b: FleetStudies, rows: list[Compared]) -> Table:
+    kinds = [s.all.rate.kind for s in (a, b) if s.all.rate]
+    kind = weakest([*kinds, FigureKind.MODELLED])
+
+    def number(name: str, value: float | None, row: Compared) -> Cell:
+        if value is None:
+            return None
+        within = None
+        if name == "ratio" and row.lo is not None and row.hi is not None:
+            within = Interval(lo=row.lo, hi=row.hi, level=0.95, method=row.method or "")
+        return Figure(
+            name=f"{row.group}: {name}",
+            value=value,
+            unit="",
+            kind=kind,
+            interval=within,
+            n=row.count_a + row.count_b,
+            source=row.method or "",
+            assumptions=("independent groups",),
+        )
+
+    cells = tuple(
+        (
+            row.group,
+            _count(row.count_a),
+            _count(row.count_b),
+            number("ratio", row.ratio, row),
+            number("low", row.lo, row),
+            number("high", row.hi, row),
+            None if row.p is None else format_p(row.p).removeprefix("p ").removeprefix("= "),
+        )
+        for row in rows
+    )
+    columns = (
+        Column(title="Group", is_number=False),
+        Column(title="Count A"),
+        Column(title="Count B"),
+        Column(title="Rate B / A"),
+        Column(title="95 % from"),
+        Column(title="95 % to"),
+        Column(title="p"),
+    )
+    return Table(name="ratios", title="Rate of B over rate of A", columns=columns, rows=cells)
+
+
+def _count(value: int) -> Figure:
+    return Figure(
+        name="count",
+        value=value,
+        unit="",
+        kind=FigureKind.MEASURED,
+        source="incidents of the ledger",
+    )
+
+
+def _durations_table(found: tuple[MedianDifference, ...]) -> Table:
+    def hours(d: MedianDifference, name: str, value: float | None) -> Figure:
+        return Figure(
+            name=f"{d.name}: {name}",
+            value=None if value is None else round(value * US_PER_H),
+            unit="us",
+            kind=FigureKind.MODELLED,
+            n=d.n_a + d.n_b,
+            source=d.method,
+            assumptions=("open incidents go on like those that lasted as long",),
+        )
+
+    rows = tuple(
+        (
+            d.name,
+            hours(d, "median A", d.median_a_h),
+            hours(d, "median B", d.median_b_h),
+            hours(d, "difference", d.difference_h),
+            hours(d, "low", d.lo_h),
+            hours(d, "high", d.hi_h),
+        )
+        for d in found
+    )
+    columns = (
+        Column(title="Duration", is_number=False),
+        Column(title="Median A", unit="h"),
+        Column(title="Median B", unit="h"),
+        Column(title="B - A", unit="h"),
+        Column(title="95 % from", unit="h"),
+        Column(title="95 % to", unit="h"),
+    )
+    return Table(name="medians", title="Medians (Kaplan-Meier)", columns=columns, rows=rows)
+
+
+def comparison_plain(a: FleetStudies, b: FleetStudies, *, names: tuple[str, str]) -> dict[str, Any]:
+    """The comparison as JSON-like data."""
+    whole, rows = compare_fleets(a, b)
+    sides = {
+        side: {
+            "name": name,
+            "count": studies.all.sample.count,
+            "window_us": [studies.records.begin_us, studies.records.end_us],
+            "exposure": exposure_words(studies.records.exposure),
+            "rate": None
+            if studies.all.rate is None
+            else msgspec.to_builtins(shown_rate(studies.all.rate)),
+        }
+        for side, name, studies in zip("ab", names, (a, b), strict=True)
+    }
+    return {
+        "schema": "lastgood.comparison/1",
+        **sides,
+        "ratios": msgspec.to_builtins(rows),
+        "durations": [
+            {name: getattr(d, name) for name in MedianDifference.__slots__} for d in whole.durations
+        ],
+        "sentences": list(whole.sentences),
+        "limit": whole.limit,
+    }
