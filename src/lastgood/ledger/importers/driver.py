@@ -298,7 +298,7 @@ def _import_one(
 
         source.on_block = writer.on_flush = tell
     try:
-        for event in _events(importer, source, context):
+        for event in read_events(importer, source, context):
             writer.add(event, quality)
     except StrictStop as stop:
         writer.flush(quality)
@@ -340,7 +340,7 @@ def _finish(
         writer.flush(found.quality)
 
 
-def _events(importer: Importer, source: Source, context: Context) -> Iterator[Event]:
+def read_events(importer: Importer, source: Source, context: Context) -> Iterator[Event]:
     """The format's events. What it raises outside of a row ends the file, and is a finding too."""
     try:
         yield from importer.read(source, context)

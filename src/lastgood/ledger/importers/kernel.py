@@ -62,6 +62,7 @@ _NVLINK = re.compile(
 _ACTION = re.compile(
     r"recovery action changed from (0x[0-9a-fA-F]{1,8}|\d{1,8})[^)]{0,64}\)? to (0x[0-9a-fA-F]{1,8}|\d{1,8})"
 )
+_JSON = re.compile(rb"\s*(?:\{|\[\s*\{)")
 _REPEATED = re.compile(r"message repeated (\d{1,7}) times?: \[", re.ASCII)
 
 
@@ -93,6 +94,8 @@ class KernelImporter:
 
     def recognises(self, head: Head) -> int:
         """Sure with a line of the driver, hesitant with any other kernel log."""
+        if _JSON.match(head.data) is not None and b'"__REALTIME_TIMESTAMP"' not in head.data:
+            return 0  # a record of something else that quotes the driver
         if b"NVRM: Xid" in head.data or b"SXid (PCI" in head.data:
             return 95
         if b"NVRM:" in head.data:
@@ -102,7 +105,7 @@ class KernelImporter:
             head.data,
         ):
             return 60
-        return 30 if b'"_TRANSPORT":"kernel"' in head.data.replace(b" ", b"") else 0
+        return 60 if b'"__REALTIME_TIMESTAMP"' in head.data else 0
 
     def read(self, source: Source, context: Context) -> Iterator[Event]:
         """The events of the log, a line each."""

@@ -387,6 +387,8 @@ def test_without_any_host_the_table_asks_for_one(tmp_path):
         ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal", 90, 100),
         (stamped("usb 1-1: new device"), 50, 70),
         ("[    1.234567] usb 1-1: new device\n", 50, 70),
+        ('{"__REALTIME_TIMESTAMP":"1","MESSAGE":"usb 1-1"}\n', 50, 70),
+        ('{"resourceLogs": [{"body": "NVRM: Xid (PCI:0000:41:00): 94"}]}', 0, 19),
         ("job|state|end\n", 0, 0),
         ("", 0, 0),
     ],
