@@ -48,7 +48,9 @@ def time_section(times: RunTimes, *, is_injected: bool = False) -> Section:
         lead="Each microsecond of the run has exactly one state, and the states sum to the wall time. "
         "A hang is charged to detection; a step that had to be done again is lost; what no record explains is unknown.",
         figures=_figures(times, is_injected=is_injected),
-        charts=tuple(c for c in (waterfall_chart(wall), _sliding_chart(wall)) if c is not None),
+        charts=tuple(c for c in (waterfall_chart(wall), _sliding_chart(wall)) if c is not None)
+        if wall.is_work_recorded
+        else (),
         tables=(state_table(wall),),
         notes=_notes(wall),
     )
@@ -189,8 +191,9 @@ def waterfall_chart(wall: WallTime) -> Chart:
 
 
 def state_table(wall: WallTime) -> Table:
-    """Time and share of every state that occurs; productive and unknown always."""
-    always = (WallState.PRODUCTIVE, WallState.UNKNOWN)
+    """Time and share of every state that occurs; productive and unknown always, where records tell them apart."""
+    # Without a record of work, zero productive time would be a guess.
+    always = (WallState.PRODUCTIVE,) * wall.is_work_recorded + (WallState.UNKNOWN,)
     shown = [s for s in reversed(STATES) if wall.totals_us[s] or s in always]
     shown.sort(
         key=lambda s: s is WallState.UNKNOWN

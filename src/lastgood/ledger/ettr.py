@@ -111,7 +111,7 @@ def ettr(wall: WallTime, *, is_planned_counted: bool = True) -> Figure:
     total_us = wall.window_us if is_planned_counted else wall.counted_us
     return measured(
         "ETTR" if is_planned_counted else "ETTR without planned time",
-        wall.productive_us / total_us if total_us else None,
+        wall.productive_us / total_us if total_us and wall.is_work_recorded else None,
         "ratio",
         n=wall.accepted_steps,
         exposure=f"{format_duration(total_us)} of wall time",
@@ -144,7 +144,7 @@ def sliding_ettr(wall: WallTime, *, width_us: int = HOUR_US) -> list[Point]:
 
 def sliding_minimum(wall: WallTime, *, width_us: int = HOUR_US) -> Figure:
     """The worst window of this width; not observed when the run is shorter."""
-    points = sliding_ettr(wall, width_us=width_us)
+    points = sliding_ettr(wall, width_us=width_us) if wall.is_work_recorded else []
     width = format_duration(width_us)
     return measured(
         f"lowest ETTR of any {width}",
@@ -164,7 +164,7 @@ def longest_unproductive(wall: WallTime) -> Figure:
         longest = max(longest, current)
     return measured(
         "longest unproductive stretch",
-        longest,
+        longest if wall.is_work_recorded else None,
         "us",
         exposure=f"{format_duration(wall.window_us)} of wall time",
         source=_source(wall, "longest stretch between productive states"),
@@ -184,7 +184,7 @@ def lost_device_time(wall: WallTime, exposure: Exposure) -> Figure:
     )
     return measured(
         "lost accelerator time",
-        lost_us / 1_000_000 if exposure.stretches else None,
+        lost_us / 1_000_000 if exposure.stretches and wall.is_work_recorded else None,
         "device-s",
         exposure=f"{format_duration(exposure.device_us)} of device time",
         source=_source(wall, "devices at risk over time neither productive, planned nor unknown"),
@@ -201,7 +201,7 @@ def lost_work(wall: WallTime, exposure: Exposure) -> Figure:
     )
     return measured(
         "lost work",
-        lost_us / 1_000_000 if exposure.stretches else None,
+        lost_us / 1_000_000 if exposure.stretches and wall.is_work_recorded else None,
         "device-s",
         n=wall.lost_executions,
         exposure=f"{format_duration(exposure.device_us)} of device time",
@@ -294,7 +294,7 @@ def poisson_interval_us(
 def _lost_steps(wall: WallTime) -> Figure:
     return measured(
         "lost steps",
-        wall.lost_executions,
+        wall.lost_executions if wall.is_work_recorded else None,
         "steps",
         n=wall.accepted_steps + wall.lost_executions,
         source=_source(wall, "executions of steps that do not count"),
@@ -328,4 +328,6 @@ def _began_us(incident: Incident, wall: WallTime) -> int:
 
 def _source(wall: WallTime, what: str) -> str:
     inferred = f"; {format_duration(wall.inferred_us)} closed by rule" if wall.inferred_us else ""
+    if not wall.is_work_recorded:
+        inferred += "; no record tells work from waiting"
     return f"ledger, run {wall.run}: {what}{inferred}"

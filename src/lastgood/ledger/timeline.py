@@ -71,6 +71,8 @@ class Timeline:
     skew: Skew = NO_SKEW
     is_end_inferred: bool = False
     """The run has no end on record, and a rule closed it before `as_of`."""
+    is_work_recorded: bool = True
+    """False for a log that holds no step and no section of work: it cannot tell work from waiting."""
     alive_us: int = 0
     """The last sign of life, where a rule closed the run; else its end."""
 
@@ -92,6 +94,7 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
     imported = [event for event in known if is_imported(event)]
     closing = _close_life(known, imported, timeline, rules=rules, as_of_us=as_of_us)
     timeline.alive_us = timeline.alive_us or timeline.end_us
+    timeline.is_work_recorded = len(imported) < len(known) or any(map(_tells_of_work, known))
     timeline.claims = [
         *closing,
         *_step_claims(timeline, rules),
@@ -148,6 +151,11 @@ def _in_life(mark: Event) -> tuple[int, int, bool]:
     """Order of starts and ends; a scheduler that counts whole seconds ends one attempt and starts the next in one."""
     number = (mark.attempt or 0) if is_imported(mark) else 0
     return time_of(mark), number, mark.kind == EventKind.RUN_END
+
+
+def _tells_of_work(event: Event) -> bool:
+    is_section = event.kind == EventKind.SECTION_BEGIN and event.body.get("state") == "productive"
+    return is_section or event.kind == EventKind.STEP
 
 
 def sign_of_life_us(event: Event) -> int:

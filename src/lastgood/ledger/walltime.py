@@ -119,6 +119,8 @@ class WallTime:
     """Steps whose record, or whose end, is missing and that a rule took to have run."""
     skew: Skew = NO_SKEW
     """What was corrected because the clocks of two starts contradicted each other."""
+    is_work_recorded: bool = True
+    """False when no record could tell work from waiting: then nothing is known of productive time, not even zero."""
     is_end_inferred: bool = False
     """The run has no end on record: its end is its last sign of life plus `WallTimeRules.liveness_us`."""
 
@@ -194,6 +196,7 @@ def _wall_time(
         clamped_count=timeline.clamped_count,
         inferred_steps=sum(e.is_inferred for e in inside),
         skew=timeline.skew,
+        is_work_recorded=timeline.is_work_recorded,
         is_end_inferred=timeline.is_end_inferred,
     )
 

@@ -16,6 +16,7 @@ from lastgood.contract.load import contract_digest
 from lastgood.contract.model import FailureContract
 from lastgood.contract.taxonomy import EventKind
 from lastgood.evidence.contract_part import contract_section, duties_section
+from lastgood.evidence.imported_run_part import build_imported_run, is_run_imported
 from lastgood.evidence.incident_part import (
     Drill,
     Injection,
@@ -58,6 +59,8 @@ def build_section(
             name="training", title="Training",
             headline=Headline(state="nothing", sentence="Nothing to report yet: these events hold no run."),
         )  # fmt: skip
+    if is_run_imported(events, run):
+        return build_imported_run(events, run=run, as_of_us=as_of_us)
     times = measure_run(events, run=run, as_of_us=as_of_us)
     drill = _drill(events, run, times)
     return Section(

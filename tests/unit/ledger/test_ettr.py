@@ -184,3 +184,18 @@ def test_nothing_at_risk_says_nothing():
 def test_impossible_counts_are_refused(count, exposure_us, level):
     with pytest.raises(BadInput):
         mean_time_to_interruption(count, exposure_us, exposure="", source="", level=level)
+
+
+def test_a_log_without_any_record_of_work_gives_no_ratio_and_no_loss():
+    source = {"importer": "slurm", "version": "1"}
+    story = Story()
+    story.tell("run.start", 0, source=source)
+    story.tell("exposure.join", 0, devices=8, source=source)
+    story.tell("exposure.leave", 7200, devices=8, source=source)
+    story.tell("run.end", 7200, source=source)
+    times = measure_run(story.events, run="r1", as_of_us=us(9000))
+    unknown = (times.ettr, times.ettr_counted, times.ettr_sliding_min, times.longest_unproductive,
+               times.lost_device_time, times.lost_work, times.lost_steps, times.progress_efficiency)  # fmt: skip
+    assert [figure.value for figure in unknown] == [None] * 8
+    assert "no record tells work from waiting" in times.ettr.source
+    assert times.exposure.device_us == 8 * 7200 * 1_000_000

@@ -1,0 +1,326 @@
+"""The section of a run that was read from logs: its wall time by state, its ETTR, its stops, and what rests on rules.
+
+A supervisor's own run has a richer section (`training/report.py`). Here the records are somebody else's: what they do
+not say stays unknown, and the section says first how much of its numbers was closed by a rule.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from lastgood.base.figures import Figure, measured
+from lastgood.base.units import US_PER_S, format_duration, format_number
+from lastgood.contract.taxonomy import EventKind
+from lastgood.evidence.report import Cell, Column, FigureRow, Headline, Note, Section, Table
+from lastgood.evidence.time_part import key_figures, strip_chart, time_section
+from lastgood.ledger.ettr import RunTimes, measure_run
+from lastgood.ledger.event import Event, in_effect, time_of
+from lastgood.ledger.executions import is_imported
+from lastgood.ledger.walltime import WallState, WallTime, WallTimeRules
+
+STOP_COUNT_MAX: Final = 30
+"""The longest ones are shown; a year of a large job has thousands."""
+ATTEMPT_COUNT_MAX: Final = 100
+STOP_US_MIN: Final = US_PER_S
+"""Shorter stretches are no stop that anybody would look into."""
+_STARTS = frozenset((EventKind.RUN_START, EventKind.ATTEMPT_START))
+
+
+def is_run_imported(events: Iterable[Event], run: str) -> bool:
+    """True when all that tells of the life of this run was read from logs."""
+    own = [e for e in events if e.run == run and e.kind in _STARTS | {EventKind.STEP}]
+    return bool(own) and all(map(is_imported, own))
+
+
+def build_imported_run(events: Sequence[Event], *, run: str, as_of_us: int) -> Section:
+    """The section of one imported run. Pure: the same events and instant give the same section."""
+    own = [event for event in events if event.run == run]
+    times = measure_run(own, run=run, as_of_us=as_of_us)
+    wall = times.wall
+    restarts = _restarts(own, wall)
+    stops = _stops(wall)
+    parts = [
+        _time(times, restarts),
+        Section(
+            name="stops",
+            title="When nothing that counts was done",
+            lead="Each stretch between two stretches of productive time, the longest first.",
+            tables=(_stop_table(stops, wall),) if stops else (),
+            notes=() if stops else (Note(text="There was none of a second or more."),),
+        ),
+        _attempt_section(own, wall),
+        _rules_section(wall),
+    ]
+    if not wall.is_work_recorded:
+        del parts[1]  # without records of work, all of the time would be one stop
+    return Section(
+        name="run",
+        title="A run read from logs",
+        lead=f"Read from: {', '.join(_formats(own))}. All times are those of its logs.",
+        headline=Headline(state="nothing", sentence=_sentence(times, restarts)),
+        figures=(*key_figures(times), *_key_rows(times, restarts)),
+        charts=(strip_chart(times),),
+        parts=tuple(parts),
+    )
+
+
+def _formats(events: Sequence[Event]) -> list[str]:
+    return sorted({e.source.importer for e in events if e.source and e.source.importer})
+
+
+# --- figures ------------------------------------------------------------------------------------------
+
+
+def _restarts(events: Sequence[Event], wall: WallTime) -> int:
+    """Starts after the first one; two records of one moment are one start."""
+    starts = {
+        time_of(e)
+        for e in in_effect(events)
+        if e.kind in _STARTS and not e.body.get("begins_inside") and time_of(e) <= wall.as_of_us
+    }
+    return max(0, len(starts) - 1)
+
+
+def _bounds(wall: WallTime) -> tuple[float, float]:
+    """What the ETTR is at least and at most: unknown time may all have been either."""
+    unknown_us = wall.totals_us[WallState.UNKNOWN]
+    return wall.productive_us / wall.window_us, (wall.productive_us + unknown_us) / wall.window_us
+
+
+def _sentence(times: RunTimes, restarts: int) -> str:
+    wall = times.wall
+    if not wall.window_us:
+        return "The records of this run span no time."
+    lasted = format_duration(wall.window_us)
+    low, high = _bounds(wall)
+    again = f"{restarts} restart{'' if restarts == 1 else 's'}"
+    if not wall.is_work_recorded:
+        return (
+            f"{lasted} of wall time with {again}; no record tells work from waiting, so at most "
+            f"{100 * high:.1f} % of it was productive."
+        )
+    unknown_us = wall.totals_us[WallState.UNKNOWN]
+    said = f"{100 * low:.1f} % of {lasted} of wall time produced work that counts, with {again}"
+    if unknown_us:
+        said += f"; {format_duration(unknown_us)} are unknown, so it may have been up to {100 * high:.1f} %"
+    return said + "."
+
+
+def _figure(name: str, value: float | None, unit: str, wall: WallTime, *, what: str) -> Figure:
+    return measured(name, value, unit, source=f"ledger, {what}", as_of_us=wall.as_of_us)
+
+
+def _key_rows(times: RunTimes, restarts: int) -> tuple[FigureRow, ...]:
+    wall = times.wall
+    accepted = wall.accepted_steps if wall.accepted_steps or wall.lost_executions else None
+    rows = (
+        ("Accepted steps", "accepted steps", accepted, "", "step records, each number once"),
+        ("Restarts on record", "restarts", restarts, "", "starts after the first one"),
+        (
+            "Time that rests on a rule",
+            "inferred time",
+            wall.inferred_us,
+            "us",
+            "wall time by state",
+        ),
+    )
+    return tuple(
+        FigureRow(label=label, figure=_figure(name, value, unit, wall, what=what), is_key=True)
+        for label, name, value, unit, what in rows
+    )
+
+
+def _time(times: RunTimes, restarts: int) -> Section:
+    """The partition's figures; the rate of interruptions is that of restarts, because logs hold no incidents."""
+    import msgspec
+
+    wall = times.wall
+    section = time_section(times, is_injected=True)  # without the rate of incidents
+    mean_us = wall.counted_us / restarts if restarts else None
+    mean = measured(
+        "mean time between restarts", mean_us, "us", n=restarts,
+        exposure=f"{format_duration(wall.counted_us)} of run time",
+        source="ledger, wall time without planned time over restarts on record", as_of_us=wall.as_of_us,
+    )  # fmt: skip
+    row = FigureRow(label="Mean time between restarts", figure=mean)
+    kept = tuple(r for r in section.figures if r.figure.value is not None) or section.figures[:1]
+    gone = [r.label.lower() for r in section.figures if r not in kept]
+    notes = section.notes
+    if gone:
+        text = f"Not observed, because no record tells what it takes: {', '.join(gone)}."
+        notes = (*notes, Note(level="missing", text=text))
+    return msgspec.structs.replace(section, figures=(*kept, row), notes=notes)
+
+
+# --- stops --------------------------------------------------------------------------------------------
+
+
+class _Stop(NamedTuple):
+    """A stretch without productive time."""
+
+    start_us: int
+    end_us: int
+    states: dict[str, int]
+    inferred_us: int
+
+
+def _stops(wall: WallTime) -> list[_Stop]:
+    """The stretches between productive ones, in order of time."""
+    found: list[_Stop] = []
+    for span in wall.spans:
+        if span.state is WallState.PRODUCTIVE:
+            continue
+        inferred_us = span.duration_us if span.is_inferred else 0
+        if found and found[-1].end_us == span.start_us:
+            before = found[-1]
+            states = dict(before.states)
+            states[str(span.state)] = states.get(str(span.state), 0) + span.duration_us
+            found[-1] = _Stop(
+                before.start_us, span.end_us, states, before.inferred_us + inferred_us
+            )
+        else:
+            states = {str(span.state): span.duration_us}
+            found.append(_Stop(span.start_us, span.end_us, states, inferred_us))
+    return [stop for stop in found if stop.end_us - stop.start_us >= STOP_US_MIN]
+
+
+def _stop_table(stops: Sequence[_Stop], wall: WallTime) -> Table:
+    longest = sorted(stops, key=lambda s: (s.start_us - s.end_us, s.start_us))[:STOP_COUNT_MAX]
+    rows: list[tuple[Cell, ...]] = []
+    for number, stop in enumerate(longest, start=1):
+        lasted_us, after_us = stop.end_us - stop.start_us, stop.start_us - wall.start_us
+        states = ", ".join(
+            f"{state} {format_duration(total)}"
+            for state, total in sorted(stop.states.items(), key=lambda item: -item[1])
+        )
+        share = f"{100 * stop.inferred_us / lasted_us:.0f} %" if stop.inferred_us else "none"
+        rows.append(
+            (
+                str(number),
+                _figure("after", after_us, "us", wall, what="time since the start of the run"),
+                _figure("lasted", lasted_us, "us", wall, what="wall time by state"),
+                states,
+                share,
+            )
+        )
+    rest = len(stops) - len(longest)
+    return Table(
+        name="stops",
+        title=f"The {len(longest)} longest of {len(stops)} stretches" if rest else "Stretches",
+        columns=(
+            Column(title="No.", is_number=False),
+            Column(title="After", unit="min"),
+            Column(title="Lasted", unit="min"),
+            Column(title="States", is_number=False),
+            Column(title="By rule", is_number=False),
+        ),
+        rows=tuple(rows),
+    )
+
+
+# --- attempts and rules -------------------------------------------------------------------------------
+
+
+def _attempt_section(events: Sequence[Event], wall: WallTime) -> Section:
+    """Every start with its end, as the log has them."""
+    known = [e for e in in_effect(events) if time_of(e) <= wall.as_of_us]
+    starts = [e for e in known if e.kind == EventKind.ATTEMPT_START]
+    ends = [e for e in known if e.kind in {EventKind.ATTEMPT_END, EventKind.RUN_END}]
+    ends_us = [time_of(e) for e in ends]
+    shown = starts[:ATTEMPT_COUNT_MAX]
+    rows: list[tuple[Cell, ...]] = []
+    for at, start in enumerate(shown):
+        next_us = time_of(starts[at + 1]) if at + 1 < len(starts) else None
+        found = bisect.bisect_left(ends_us, time_of(start))
+        end = ends[found] if found < len(ends) else None
+        if end is not None and next_us is not None and time_of(end) > next_us:
+            end = None
+        lasted_us = None if end is None else time_of(end) - time_of(start)
+        rows.append(
+            (
+                str(start.attempt or at + 1),
+                _figure("began", time_of(start) - wall.start_us, "us", wall, what="start records"),
+                _figure("lasted", lasted_us, "us", wall, what="start and end records"),
+                _figure("devices", start.devices, "", wall, what="start records"),
+                _ended_by(end),
+            )
+        )
+    columns = (
+        Column(title="Start", is_number=False), Column(title="After", unit="min"), Column(title="Lasted", unit="min"),
+        Column(title="Devices"), Column(title="Ended by", is_number=False),
+    )  # fmt: skip
+    table = Table(name="attempts", title="Starts", columns=columns, rows=tuple(rows))
+    notes = ()
+    if len(starts) > len(shown):
+        notes = (Note(text=f"The first {len(shown)} of {len(starts)} starts are shown."),)
+    if not rows:
+        notes = (
+            Note(level="missing", text="No start is on record: the log begins inside the run."),
+        )
+    return Section(
+        name="attempts",
+        title="Starts and ends on record",
+        tables=(table,) if rows else (),
+        notes=notes,
+    )
+
+
+def _ended_by(end: Event | None) -> str:
+    if end is None:
+        return "no end on record"
+    said = end.body.get("state") or end.body.get("result") or end.body.get("reason")
+    return str(said).replace("_", " ").lower() if said else "ended"
+
+
+def _rules_section(wall: WallTime) -> Section:
+    """What the numbers rest on besides records, one sentence each."""
+    rules = WallTimeRules()
+    notes: list[Note] = []
+    if wall.inferred_steps:
+        notes.append(Note(text=_steps(wall.inferred_steps)))
+    if wall.is_end_inferred:
+        quiet = format_duration(rules.liveness_us)
+        notes.append(
+            Note(
+                level="warning",
+                text=f"No record tells the end of the run: it is taken to have ended {quiet} after its last sign of life, and those {quiet} are unknown.",
+            )
+        )
+    if wall.skew.event_count:
+        notes.append(Note(level="warning", text=_skew_words(wall)))
+    if not wall.is_work_recorded:
+        notes.append(
+            Note(
+                level="missing",
+                text="The log holds starts and ends and nothing of the work between: that time is unknown, neither productive nor lost.",
+            )
+        )
+    if not notes and not wall.inferred_us:
+        notes.append(Note(text="Nothing: every begin and end that the numbers need is on record."))
+    return Section(
+        name="rules",
+        title="What rests on a rule",
+        lead=f"{format_duration(wall.inferred_us)} of {format_duration(wall.window_us)} were closed by a rule, because a record is missing."
+        if wall.inferred_us
+        else "",
+        notes=tuple(notes),
+    )
+
+
+def _steps(count: int) -> str:
+    if count == 1:
+        return "One step has no record of its end: the numbers around it say that it ran."
+    return f"{count:,} steps have no record of their own or of their end: the numbers around them say that they ran."
+
+
+def _skew_words(wall: WallTime) -> str:
+    skew = wall.skew
+    how = (
+        "as far as the order of the starts needs, so the wait before them is not known"
+        if skew.is_lower_bound
+        else "by the receiver's clock"
+    )
+    shift = format_number(skew.shift_us_max / US_PER_S)
+    return f"Skew corrected: {skew.event_count:,} events, {shift} s, {how}."
