@@ -120,7 +120,7 @@ def one(system: str, fault: str, run: int, python: str, reference: dict) -> dict
         try:
             SYSTEMS[system](job, python)
 
-            def enough(events):
+            def enough(events: list[records.Event]) -> bool:
                 return records.completed(records.steps_of(events), WORLD) >= STEPS_BEFORE
 
             if not wait_for(job, enough, START_LIMIT_S):
