@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lastgood.base.clock import ManualClock
@@ -12,6 +12,7 @@ from lastgood.ledger.columns import (
     EventTable,
     exposure_steps,
     fold_table,
+    read_events,
     remap_table,
 )
 from lastgood.ledger.event import Event, encode_event, new_event
@@ -19,6 +20,10 @@ from lastgood.ledger.exposure import measure_exposure
 from lastgood.ledger.grouping import parse_rule
 from lastgood.ledger.importers.mapping import Mapping, Row, remap
 from lastgood.ledger.incident import Incident, fold_incidents
+from lastgood.ledger.parquet import FLAGS
+from lastgood.ledger.parquet_export import export_parquet
+from lastgood.ledger.store import open_store
+from lastgood.ledger.table import CODED_COLUMNS, DOMAIN_KINDS, TIME_COLUMNS
 from lastgood.ledger.table_builder import TableBuilder
 from tests.unit.ledger.cases import START_US
 
@@ -39,7 +44,7 @@ RULES = tuple(
 DOMAINS = [
     {"kind": kind, "id": f"{kind[0]}{number}"}
     for kind in ("rank", "device", "host", "rack", "switch", "power", "site")
-    for number in range(2)
+    for number in range(3 if kind == "host" else 2)
 ]
 maybe = lambda strategy: st.none() | strategy
 durations = maybe(st.integers(0, 300))
@@ -173,8 +178,8 @@ def table_rows(table) -> list[dict]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-@settings(max_examples=300, deadline=None)
-@given(plan=st.lists(an_event(), max_size=25), rule=st.sampled_from(RULES))
+@settings(max_examples=200, deadline=None)
+@given(plan=st.lists(an_event(), max_size=20), rule=st.sampled_from(RULES))
 def test_a_table_folds_into_the_incidents_of_the_objects(plan, rule):
     events = events_of(plan)
     by_id = {event.id: event for event in events}
@@ -209,7 +214,7 @@ def an_exposure_event(draw) -> dict:
         "t_observed_us": None,
         "run": draw(maybe(st.sampled_from(("r1", "r2")))),
         "devices": draw(maybe(st.integers(0, 9))),
-        "domain": draw(st.lists(st.sampled_from(DOMAINS[:6]), max_size=2)),
+        "domain": draw(st.lists(st.sampled_from(DOMAINS[:7]), max_size=2)),
         "body": draw(st.sampled_from(({}, {"worker": "w1"}, {"rank": 0}))),
     }
 
@@ -248,7 +253,7 @@ def a_mapping(draw) -> Mapping:
     return Mapping("xid/2@sha256:x", "xid", "2", "made up", rows)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plan=st.lists(an_event(), max_size=12), mapping=a_mapping(), data=st.data())
 def test_a_table_reads_through_another_mapping_as_the_objects_do(plan, mapping, data):
     for fields in plan:
@@ -267,3 +272,42 @@ def test_a_table_reads_through_another_mapping_as_the_objects_do(plan, mapping, 
     again = table_of(list(remap(events, mapping)))
     for name in ("class_", "cause", "cause_status", "symptom", "role", "mapping", "code"):
         assert getattr(seen, name).texts() == getattr(again, name).texts(), name
+
+
+# --- Parquet ------------------------------------------------------------------------------------------
+
+
+def as_plain(table: EventTable) -> dict:
+    """Every column as a list of what it says, whatever the codes are."""
+    said = {}
+    for name in (*CODED_COLUMNS, *TIME_COLUMNS, *FLAGS, "seq", "t_us", "devices", "injected"):
+        column = getattr(table, name)
+        said[name] = column.texts() if hasattr(column, "texts") else column.tolist()
+    more = table.more_domains
+    said["more"] = [
+        (row, DOMAIN_KINDS[at], getattr(table, DOMAIN_KINDS[at]).names[code])
+        for row, at, code in zip(more.row, more.kind, more.code, strict=True)
+    ]
+    return said | {"coverage": table.coverage, "head": (table.origin, table.size, table.root)}
+
+
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    plan=st.lists(an_event(), min_size=5, max_size=30),
+    months=st.lists(st.integers(0, 2), min_size=30, max_size=30),
+)
+def test_an_export_is_read_as_the_ledger_itself(tmp_path_factory, plan, months):
+    pytest.importorskip("pyarrow", reason="the extra analysis is not installed")
+    folder = tmp_path_factory.mktemp("export")
+    moved = [
+        replaced(event, t_occurred_us=event.t_occurred_us + month * 31 * 86_400_000_000)
+        if event.t_occurred_us is not None
+        else event
+        for event, month in zip(events_of(plan), months, strict=False)
+    ]
+    with open_store(folder / "ledger.db", clock=ManualClock(START_US)) as store:
+        store.import_events(moved)
+    export_parquet(folder / "ledger.db", folder / "out")
+    assert as_plain(read_events(folder / "out")) == as_plain(read_events(folder / "ledger.db"))

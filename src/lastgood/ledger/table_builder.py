@@ -105,7 +105,8 @@ class TableBuilder:
         self._codes = {name: array("i") for name in CODED_COLUMNS}
         self._words: dict[str, dict[str | None, int]] = {name: {None: -1} for name in CODED_COLUMNS}
         self._more: list[tuple[int, int, int]] = []
-        self._coverage: list[tuple[int, Coverage]] = []
+        self.coverage: list[tuple[int, Coverage]] = []
+        """(row, what its event says to cover)"""
         self.ids: list[str] = []
         self.superseded: dict[int, str] = {}
         """Row -> the id that this row's event corrects."""
@@ -202,7 +203,7 @@ class TableBuilder:
     def _add_coverage(self, at: int, said: Any) -> None:
         coverage = coverage_from(said)
         if coverage is not None:
-            self._coverage.append((at, coverage))
+            self.coverage.append((at, coverage))
 
     def build(self, *, superseded: frozenset[str] | None = None, **head: Any) -> EventTable:
         """The table, in order. `superseded` are ids that are corrected; without it, those of the events added."""
@@ -231,9 +232,10 @@ class TableBuilder:
                 _thin(codes, order, np.int32),
                 tuple(word for word in self._words[name] if word is not None),
             )
-        kept = sorted((place[at], kind, code) for at, kind, code in self._more if place[at] >= 0)
+        kept = [(place[at], kind, code) for at, kind, code in self._more if place[at] >= 0]
+        kept.sort(key=lambda more: more[0])  # stable: within a row as its event names them
         more = np.array(kept, dtype=np.int64).reshape(-1, 3)
-        coverage = [c for at, c in self._coverage if place[at] >= 0]
+        coverage = [c for at, c in self.coverage if place[at] >= 0]
         return EventTable(
             **columns,
             more_domains=MoreDomains(
@@ -243,8 +245,8 @@ class TableBuilder:
             **head,
         )
 
-    def ordered_ids(self) -> list[str]:
-        """The ids of all events added, in the order of time and then of id."""
+    def in_order(self) -> list[int]:
+        """The events added (by the number of their adding), in the order of time and then of id."""
         import numpy as np
 
         t_us = (
@@ -252,7 +254,7 @@ class TableBuilder:
             if self.ids
             else np.empty(0, np.int64)
         )
-        return [self.ids[at] for at in in_order(t_us, self.ids).tolist()]
+        return in_order(t_us, self.ids).tolist()
 
 
 def time_of_row(row: Row) -> int:

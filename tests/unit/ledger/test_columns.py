@@ -17,6 +17,7 @@ from lastgood.ledger.columns import (
 )
 from lastgood.ledger.event import Event, encode_event
 from lastgood.ledger.grouping import parse_rule
+from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.store import open_store
 from lastgood.ledger.table_builder import TableBuilder
 from tests.unit.ledger.cases import START_US, S, clock_at, some_event
@@ -174,3 +175,14 @@ def test_devices_at_risk_are_steps_in_all_and_by_host():
     assert ((by_host["h2"].t_us - START_US) // S).tolist() == [10, 50]
     assert total.device_us(START_US + 5 * S, START_US + 40 * S) == (8 * 5 + 12 * 20 + 4 * 10) * S
     assert np.array_equal(by_host["h1"].devices, [8, 0])
+
+
+def test_a_failure_on_several_hosts_joins_the_incident_of_the_first_that_it_names():
+    """As the objects do: y failed before z, and z is named before y."""
+    story = Story()
+    for at, hosts in enumerate(("y", "z", "pzy")):
+        domain = [part for host in hosts for part in on(host=host)]
+        story.tell("observation", at, class_="fail_stop", domain=domain)
+    rule = parse_rule("gap:1min@host")
+    assert fold_table(table_of(story.events), rule).event_count.tolist() == [1, 2]
+    assert [len(i.event_ids) for i in fold_incidents(story.events, rule)] == [1, 2]
