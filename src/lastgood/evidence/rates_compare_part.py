@@ -13,8 +13,8 @@ import msgspec
 from lastgood.base.figures import Figure, FigureKind, Interval, weakest
 from lastgood.base.units import US_PER_H
 from lastgood.budget.compare import Comparison, MedianDifference, compare
-from lastgood.budget.finding import format_p
-from lastgood.evidence.rates_part import shown_rate, window_words
+from lastgood.budget.multiplicity import holm
+from lastgood.evidence.rates_part import shown_p, shown_rate, window_words
 from lastgood.evidence.rates_study import FleetStudies, exposure_words
 from lastgood.evidence.report import Cell, Column, Headline, Note, Section, Table, Words
 
@@ -32,6 +32,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     lo: float | None
     hi: float | None
     p: float | None
+    p_holm: float | None
+    """Adjusted for how many groups are compared; None for the whole, which is one question of its own."""
     method: str | None
     sentence: str
 
@@ -48,7 +50,14 @@ def compare_fleets(a: FleetStudies, b: FleetStudies) -> tuple[Comparison, list[C
             if other is not None:
                 made = compare(row.study, other.study)
                 rows.append(_compared(row.group.name, made, row.group.count, other.group.count))
-    return whole, rows
+    return whole, _adjusted(rows)
+
+
+def _adjusted(rows: list[Compared]) -> list[Compared]:
+    """The rows of groups with Holm's p value: of thirteen ratios one looks different by chance."""
+    tested = [i for i, row in enumerate(rows) if i and row.p is not None]
+    adjusted = dict(zip(tested, holm([rows[i].p or 0.0 for i in tested]).tolist(), strict=True))
+    return [msgspec.structs.replace(row, p_holm=adjusted.get(i)) for i, row in enumerate(rows)]
 
 
 def _compared(name: str, made: Comparison, count_a: int, count_b: int) -> Compared:
@@ -61,6 +70,7 @@ def _compared(name: str, made: Comparison, count_a: int, count_b: int) -> Compar
         lo=rate.lo if rate else None,
         hi=rate.hi if rate else None,
         p=rate.finding.p if rate else None,
+        p_holm=None,
         method=rate.method if rate else None,
         sentence=made.sentences[0],
     )
@@ -74,7 +84,7 @@ def compare_section(a: FleetStudies, b: FleetStudies, *, names: tuple[str, str])
             title=f"{side} = {name}",
             sentences=(
                 f"{studies.all.sample.count:,} incidents, {window_words(studies)}.",
-                f"Exposure: {exposure_words(studies.records.exposure)}.",
+                f"At risk: {exposure_words(studies.records.exposure)}.",
                 f"Rule: {studies.records.rule}.",
             ),
         )
@@ -97,13 +107,6 @@ def compare_section(a: FleetStudies, b: FleetStudies, *, names: tuple[str, str])
                 level="missing",
                 text=f"Not recorded on both sides: time of {' and of '.join(missing)}.",
             )
-        )
-    tested = sum(row.p is not None for row in rows)
-    if tested > 1:
-        notes.append(
-            Note(
-                text=f"{tested} ratios are tested here, not adjusted for their number: one in twenty is small by chance."
-            )  # fmt: skip
         )
     return Section(
         name="comparison",
@@ -144,7 +147,8 @@ def _rates_table(a: FleetStudies, b: FleetStudies, rows: list[Compared]) -> Tabl
             number("ratio", row.ratio, row),
             number("low", row.lo, row),
             number("high", row.hi, row),
-            None if row.p is None else format_p(row.p).removeprefix("p ").removeprefix("= "),
+            shown_p(row.p),
+            shown_p(row.p_holm),
         )
         for row in rows
     )
@@ -156,6 +160,7 @@ def _rates_table(a: FleetStudies, b: FleetStudies, rows: list[Compared]) -> Tabl
         Column(title="95 % from"),
         Column(title="95 % to"),
         Column(title="p"),
+        Column(title="p, Holm"),
     )
     return Table(name="ratios", title="Rate of B over rate of A", columns=columns, rows=cells)
 

@@ -36,7 +36,7 @@ def counts_section(studies: FleetStudies) -> Section:
         name="counts",
         title="How many of what",
         lead=f"Counted: incidents, by the rule {records.rule}. Window: {window_words(studies)}. "
-        f"Exposure: {exposure_words(records.exposure)}.",
+        f"At risk: {exposure_words(records.exposure)}.",
         figures=_figures(whole),
         words=_interval_words(whole),
         tables=(*tables, *(table for table in details if table.rows)),
@@ -297,11 +297,11 @@ def trend_table(studies: FleetStudies, grouped: GroupedStudies) -> Table:
             (
                 shown_name(row.group, grouped),
                 "too few" if decides.is_rejected is None else VERDICTS[trend.direction],
-                _p(decides.p),
-                _p(own.p_holm) if own else None,
+                shown_p(decides.p),
+                shown_p(own.p_holm) if own else None,
                 _number(row.study, "Laplace z", trend.laplace.statistic),
                 _number(row.study, "Lewis-Robinson z", trend.lewis_robinson.statistic),
-                _p(trend.mil_hdbk.p),
+                shown_p(trend.mil_hdbk.p),
             )
         )
     columns = (
@@ -375,7 +375,8 @@ def _number(
     )
 
 
-def _p(p: float | None) -> str | None:
+def shown_p(p: float | None) -> str | None:
+    """A p value for a cell whose head says that it is one."""
     return None if p is None else format_p(p).removeprefix("p = ").removeprefix("p ")
 
 

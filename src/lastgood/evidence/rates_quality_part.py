@@ -211,7 +211,7 @@ def _notes(studies: FleetStudies, files: Sequence[ImportedFile]) -> tuple[Note, 
 
     notes = [
         Note(text=f"Window of observation: {window_words(studies)}."),
-        Note(text=f"Exposure: {exposure_words(studies.records.exposure)}."),
+        Note(text=f"At risk: {exposure_words(studies.records.exposure)}."),
     ]
     if any(file.quality is None for file in files):
         notes.append(

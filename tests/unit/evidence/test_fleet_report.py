@@ -1,0 +1,251 @@
+"""The report of imported failures: five answers on top, no more said than the numbers hold, and it recomputes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from lastgood.base.canonical import canonical_bytes
+from lastgood.evidence.chart_files import charts_in
+from lastgood.evidence.rates_answers import QUESTIONS
+from lastgood.evidence.rates_charts import CELLS, cumulative_chart, raster_chart
+from lastgood.evidence.rates_records import RatesQuestion
+from lastgood.evidence.rates_report import fleet_part, read_records
+from lastgood.evidence.rates_study import study_fleet
+from lastgood.evidence.report import Report, Reproduction, canonical_plain
+from lastgood.evidence.terminal import print_report
+from lastgood.ledger.store import open_store
+from tests.unit.evidence import made_fleet as made
+from tests.unit.evidence import sample_run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("fleet")
+
+
+@pytest.fixture(scope="module")
+def ledger(folder):
+    return made.troubled().write(folder / "ledger.db")
+
+
+@pytest.fixture(scope="module")
+def section(ledger):
+    return fleet_part(ledger, RatesQuestion(nodes=made.NODES)).section
+
+
+def answers(section):
+    return {words.title: " ".join(words.sentences) for words in section.answers}
+
+
+def part(section, name):
+    return next(p for p in section.parts if p.name == name)
+
+
+def report_of(section) -> Report:
+    block = Reproduction(ledger="l", root="0" * 64, size=1, origin="o", version="v", command="c")
+    return Report(title="t", subject="s", as_of_us=0, sections=(section,), reproduction=block)
+
+
+# --- answers ------------------------------------------------------------------------------------------------
+
+
+def test_the_five_questions_stand_on_top_in_their_order(section):
+    assert tuple(words.title for words in section.answers) == QUESTIONS
+    assert all(words.sentences for words in section.answers)
+
+
+def test_how_many_of_what_counts_the_branches_and_the_most_frequent_leaves(section):
+    said = answers(section)["How many of what?"]
+    assert said.startswith("153 incidents: 144 Hardware, 9 Other. The most frequent: 84 GPU, 60 Cable, 9 Unknown.")  # fmt: skip
+
+
+def test_getting_worse_names_what_rises_and_what_falls_though_the_whole_does_neither(section):
+    said = answers(section)["Is it getting worse?"]
+    assert said.startswith("As a whole: no trend shown")
+    assert "Rising: GPU (Laplace z +3.20)." in said
+    assert "Falling: Cable (Laplace z -4.48)." in said
+    assert "3 groups were tested" in said
+
+
+def test_the_host_whose_repairs_do_not_hold_is_named(section):
+    said = answers(section)["Which repairs did not hold?"]
+    assert "repairs" in said
+    assert f"Most often: {made.host(39)} (12)" in said
+
+
+def test_what_is_not_known_is_said(section, ledger):
+    said = answers(section)["What do we not know?"]
+    assert "The cause of 9 of 153 incidents (5.9%)." in said
+    assert "Whether --nodes 40 is right" in said
+    assert "When 1 incident will end: still open." in said
+    bare = answers(fleet_part(ledger, RatesQuestion()).section)
+    assert "How many devices were at risk" in bare["What do we not know?"]
+    assert bare["Which nodes to pull?"].startswith("Not known")
+
+
+def test_a_node_that_keeps_failing_is_named_for_pulling(folder):
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    for i in range(60):
+        fleet.fault(0.3 + 1.65 * i, made.host(7), "gpu.memory")
+    for i in range(80):
+        fleet.fault(0.1 + 1.2 * i, made.host(i % 40), "host.os")
+    path = fleet.write(folder / "lemon.db")
+    said = answers(fleet_part(path, RatesQuestion(nodes=40)).section)["Which nodes to pull?"]
+    assert f"Pull: {made.host(7)}." in said
+
+
+# --- parts --------------------------------------------------------------------------------------------------
+
+
+def test_every_count_names_its_layer_and_its_rule(section):
+    assert "Counted: incidents, by the rule links+gap:10min@host" in part(section, "counts").lead
+    quality = {row.label: row for row in part(section, "data-quality").figures}
+    assert quality["Events in effect"].note == "layer: events"
+    assert quality["Incidents counted"].note.startswith("layer: incidents, grouped by")
+
+
+def test_the_injected_fault_is_fenced_off(section):
+    notes = " ".join(note.text for note in part(section, "counts").notes)
+    assert "1 incident in this ledger were caused on purpose" in notes
+
+
+def test_a_fault_that_ends_after_the_window_is_open_in_it(folder):
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    for day in (10, 20, 49.9):
+        fleet.fault(day, made.host(0), "gpu.memory", hours=6)
+    path = fleet.write(folder / "cut.db")
+    records = read_records(path, RatesQuestion(until_us=made.at_us(50)))
+    found = study_fleet(records).all.durations[-1]
+    assert (found.n, found.open) == (3, 1)
+
+
+def test_detection_is_not_claimed_from_records_with_one_time(ledger):
+    names = [d.name for d in study_fleet(read_records(ledger, RatesQuestion())).all.durations]
+    assert names == ["begin to end"]
+
+
+def test_the_table_of_the_import_is_in_the_report(folder):
+    fleet = made.Fleet()
+    quality = {
+        "rows": {"read": 10, "accepted": 7, "ignored": 1, "rejected": 2},
+        "rejected": [{"reason": "no time", "count": 2, "examples": [{"at": "x.log#3"}]}],
+        "known_losses": {"alerts that the sender cut": 4}, "notes": ["a note"], "file_problems": ["x.log ends early"],
+    }  # fmt: skip
+    fleet.covers(0, 100, quality=quality)
+    for i in range(12):
+        fleet.fault(8 * i, made.host(i), "gpu.memory")
+    made_section = fleet_part(fleet.write(folder / "quality.db"), RatesQuestion()).section
+    tables = {t.name: t for t in part(made_section, "data-quality").tables}
+    assert [c.value for c in tables["files"].rows[0][3:]] == [10, 7, 1, 2]
+    assert tables["rejected"].rows[0][0] == "no time"
+    assert tables["rejected"].rows[0][2] == "x.log#3"
+    said = answers(made_section)["What do we not know?"]
+    assert "What 2 rejected rows say." in said
+    assert "4 known losses: alerts that the sender cut." in said
+
+
+def test_an_empty_fleet_has_a_report_that_says_so(folder):
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    made_section = fleet_part(fleet.write(folder / "empty.db"), RatesQuestion(devices=8)).section
+    assert made_section.headline.sentence == "No failure is recorded in 100.0 days."
+    assert len(made_section.answers) == 5
+
+
+def test_six_failures_are_too_few_to_test_and_the_report_says_it(folder):
+    made_section = fleet_part(made.few().write(folder / "few.db"), RatesQuestion(nodes=8)).section
+    assert "too few to test" in made_section.headline.sentence
+    assert "Too few to test" in " ".join(w.sentences[0] for w in part(made_section, "trend").words)
+
+
+# --- charts -------------------------------------------------------------------------------------------------
+
+
+def test_the_pictures_of_a_fleet_are_all_there(section):
+    names = [chart.name for chart in charts_in(report_of(section))]
+    assert names == ["cumulative", "mean-cumulative", "weekly", "gaps", "node-ranks", "raster"]
+
+
+def test_the_poisson_band_is_that_of_a_binomial_count():
+    """scipy.stats gives the same quantiles."""
+    import numpy as np
+    from scipy.stats import binom
+
+    chart = cumulative_chart(np.arange(1, 101) * 10.0, 1010.0, unit="h")
+    for x, _, _, lo, hi in chart.data.rows[1:-1]:
+        assert (lo, hi) == tuple(binom.ppf([0.025, 0.975], 100, x / 1010.0))
+
+
+def test_a_million_incidents_draw_no_more_points_than_a_thousand():
+    import numpy as np
+
+    at = np.linspace(0.0, 1000.0, 1_000_000)
+    assert len(cumulative_chart(at, 1000.0, unit="h").data.rows) <= 162
+
+
+def test_the_raster_counts_every_incident_of_the_nodes_it_shows(ledger):
+    records = read_records(ledger, RatesQuestion(nodes=made.NODES))
+    chart = raster_chart(records, [])
+    assert sum(row[3] for row in chart.data.rows) == len(records.incidents)
+    assert len({row[0] for row in chart.data.rows}) == made.NODES
+    width = chart.data.rows[0][2] - chart.data.rows[0][1]
+    assert width == pytest.approx(made.DAYS / CELLS)
+
+
+# --- the report as a whole ----------------------------------------------------------------------------------
+
+
+def test_the_same_ledger_gives_the_same_bytes(ledger, section):
+    again = fleet_part(ledger, RatesQuestion(nodes=made.NODES)).section
+    both = [canonical_bytes(canonical_plain(report_of(s))) for s in (section, again)]
+    assert both[0] == both[1]
+
+
+def test_the_terminal_is_80_columns_wide_and_has_all_five_answers(section):
+    import io
+
+    from rich.console import Console
+
+    out = io.StringIO()
+    print_report(report_of(section), Console(file=out, width=80, highlight=False, markup=False))
+    text = out.getvalue()
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert all(question in text for question in QUESTIONS)
+
+
+def test_a_supervised_run_has_no_fleet_section(folder):
+    path = folder / "run.db"
+    with open_store(path, clock=made.CLOCK) as store:
+        store.append(sample_run.five_faults())
+    assert fleet_part(path, RatesQuestion()) is None
+
+
+def test_a_bundle_of_imported_failures_recomputes_and_a_changed_figure_is_found(
+    cli, ledger, tmp_path
+):
+    target = tmp_path / "bundle"
+    assert cli("bundle", ledger, "-o", target).exit_code == 0
+    assert cli("recompute", target).exit_code == 0
+    manifest = msgspec.json.decode((target / "manifest.json").read_bytes())
+    assert manifest["rates"]["rule"] == "links+gap:10min@host"
+
+
+def test_a_bundle_of_a_run_alone_asks_for_no_rates(cli, tmp_path):
+    path = tmp_path / "run.db"
+    with open_store(path, clock=made.CLOCK) as store:
+        store.append(sample_run.five_faults())
+    assert cli("bundle", path, "-o", tmp_path / "b").exit_code == 0
+    assert msgspec.json.decode((tmp_path / "b" / "manifest.json").read_bytes())["rates"] is None
+
+
+def test_a_ledger_with_a_run_and_imports_reports_both(cli, tmp_path):
+    fleet = made.fleet()
+    path = fleet.write(tmp_path / "both.db")
+    with open_store(path, clock=made.CLOCK) as store:
+        store.append(sample_run.five_faults())
+    told = cli("report", path, "--json").json
+    assert [s["name"] for s in told["sections"]] == ["training", "fleet"]
+    assert "answers" not in told["sections"][0]
