@@ -25,6 +25,8 @@ from lastgood.ledger.importers.wording import code_of
 
 BLOCK_LINES_MAX = 20_000
 BLOCKS_MAX = 4_096
+ENTRIES_MAX = 20_000
+"""Failed ranks in all summaries that are open at once; more are counted as lost."""
 SEEN_MAX = 4_096
 """Failures whose summary may still come."""
 MESSAGE_CHARS_MAX = 1_000
@@ -87,6 +89,7 @@ class Console:
         self._blocks: OrderedDict[str, _Block] = OrderedDict()
         self._seen: OrderedDict[tuple[str, int, int], str] = OrderedDict()
         """(launcher's prefix, pid, exit code) of a failure that was told -> id of its event."""
+        self._entry_count = 0
         self._was_asked_to_end = False
 
     def parse(self, row: Line) -> Iterable[Event] | None:
@@ -98,6 +101,9 @@ class Console:
         prefix = _PREFIX.match(text)
         name, bare = ("", text) if prefix is None else (prefix[1], text[prefix.end() :])
         block = self._blocks.get(name)
+        if len(self._blocks) > BLOCKS_MAX:
+            oldest = next(iter(self._blocks))
+            return [*self._told(oldest, self._blocks.pop(oldest)), *(self.parse(row) or ())]
         if block is not None and _FAILED.search(bare) is not None:
             # No line of a summary: that one was cut off.
             del self._blocks[name]
@@ -212,8 +218,6 @@ class Console:
     ) -> list[Event] | None:
         if block is None:
             block = self._blocks[name] = _Block()
-            if len(self._blocks) > BLOCKS_MAX:
-                self._blocks.popitem(last=False)
         block.line_count += 1
         if _BORDER.match(text.strip()) or block.line_count > BLOCK_LINES_MAX:
             del self._blocks[name]
@@ -225,10 +229,14 @@ class Console:
         if "(first observed failure)" in text:
             block.is_root = True
         elif _INDEX.match(text.strip()):
-            entries.append(_Entry(row))
+            if self._entry_count < ENTRIES_MAX:
+                self._entry_count += 1
+                entries.append(_Entry(row))
+            else:
+                self._context.known_loss(1, "failures in summaries, more than can be held at once")
         elif entries and (found := _FIELD.match(text)) is not None and found[1] not in entries[-1].fields:  # fmt: skip
-            entries[-1].fields[found[1]] = found[2].strip()
-            entries[-1].last_line = found[2].strip()
+            entries[-1].fields[found[1]] = found[2].strip()[:MESSAGE_CHARS_MAX]
+            entries[-1].last_line = entries[-1].fields[found[1]]
         elif entries and text.strip() and not _RULE.match(text.strip()):
             entries[-1].last_line = text.strip()[:MESSAGE_CHARS_MAX]
         self._context.ignore(row, "a line of a summary")
@@ -236,6 +244,7 @@ class Console:
 
     def _told(self, name: str, block: _Block) -> Iterator[Event]:
         root_us: int | None = None
+        self._entry_count -= len(block.root) + len(block.others)
         for entry in (*block.root, *block.others):
             stamp = self._stamp(entry)
             if stamp is None:

@@ -7,6 +7,7 @@ by each rank for itself, so groups are told apart by their names.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import dataclass, field
@@ -174,17 +175,25 @@ def _members(config: Any) -> dict[str, frozenset[int]]:
         return found
     for key, group in config.items():
         ranks = group.get("ranks") if isinstance(group, dict) else None
-        if isinstance(ranks, str) and len(ranks) < 16_000_000:
-            try:
-                ranks = json.loads(ranks)
-            except (ValueError, RecursionError):
-                continue
-        if isinstance(ranks, list) and len(ranks) <= RANKS_MAX:
-            whole_ranks = [whole(rank) for rank in ranks]
-            found[str(key)[:TEXT_MAX]] = frozenset(
-                r for r in whole_ranks if r is not None and r >= 0
-            )
+        if isinstance(ranks, list):
+            ranks = json.dumps(ranks[:RANKS_MAX], default=str)
+        if isinstance(ranks, str) and (members := _ranks(ranks)):
+            found[str(key)[:TEXT_MAX]] = members
     return found
+
+
+@functools.lru_cache(maxsize=1_024)
+def _ranks(text: str) -> frozenset[int]:
+    """The ranks that a text lists. Every rank's dump lists the same ones, and all of them share one set."""
+    if len(text) > 16_000_000:
+        return frozenset()
+    try:
+        ranks = json.loads(text)
+    except (ValueError, RecursionError):
+        return frozenset()
+    if not isinstance(ranks, list) or len(ranks) > RANKS_MAX:
+        return frozenset()
+    return frozenset(r for r in map(whole, ranks) if r is not None and r >= 0)
 
 
 def _add_status(

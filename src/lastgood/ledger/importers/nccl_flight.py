@@ -46,7 +46,7 @@ class NcclFlight:
 
         def parse(row: Item) -> Iterator[Event]:
             dump = read_dump(_decoded(row.raw), name=source.name)
-            _kept(context)[folder].append((dump, row, source.mtime_us))
+            _kept(context)[folder].append((dump, source.mtime_us))
             yield _state(dump, row, context, source.mtime_us)
 
         yield from context.rows([Item(1, data, None)], parse)
@@ -54,10 +54,10 @@ class NcclFlight:
     def finish(self, context: Context) -> Iterator[Event]:
         """What the dumps of each folder say together."""
         for kept in _kept(context).values():
-            finding = compare_dumps([dump for dump, _, _ in kept])
+            finding = compare_dumps([dump for dump, _ in kept])
             for sentence in finding.notes:
                 context.note(sentence)
-            unnamed = sum(dump.rank is None for dump, _, _ in kept)
+            unnamed = sum(dump.rank is None for dump, _ in kept)
             if unnamed:
                 context.note(
                     f"{unnamed} dumps have no rank in their file name: they are not compared"
@@ -67,7 +67,7 @@ class NcclFlight:
 
 IMPORTER = NcclFlight()
 
-_Kept = tuple[RankDump, Item, int | None]
+_Kept = tuple[RankDump, int | None]
 
 
 def _kept(context: Context) -> defaultdict[str, list[_Kept]]:
@@ -128,16 +128,16 @@ def _state(dump: RankDump, row: Item, context: Context, mtime_us: int | None) ->
 
 def _suspicions(finding: Finding, kept: list[_Kept], context: Context) -> Iterator[Event]:
     """One observation a suspect, all of one incident: the job stands still once."""
-    _, row, _ = kept[0]
-    seen = [mtime_us for _, _, mtime_us in kept if mtime_us is not None]
-    last = [us for dump, _, _ in kept if (us := _last_us(dump)) is not None]
+    seen = [mtime_us for _, mtime_us in kept if mtime_us is not None]
+    last = [us for dump, _ in kept if (us := _last_us(dump)) is not None]
     # When the job was last seen to move: every member's last call, the earliest wait if there is one.
     waits = [s.waiting_us for s in finding.suspects if s.waiting_us is not None]
     t_us = min(waits, default=None) or max(last, default=None) or max(seen, default=None)
     if t_us is None:
         return
-    names = sorted(f"{dump.rank}:{dump.name}" for dump, _, _ in kept)
+    names = sorted(f"{dump.rank}:{dump.name}" for dump, _ in kept)
     incident = context.incident_id(t_us, *names)
+    row = Item(0, "\n".join(names).encode("utf-8", "replace"), None)
     for suspect in finding.suspects:
         yield context.event(
             EventKind.OBSERVATION,

@@ -48,7 +48,7 @@ class Finding:
 def compare_dumps(dumps: Sequence[RankDump]) -> Finding:
     """The suspects among the ranks of these dumps, each rank once, for its strongest reason."""
     by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None}
-    expected = frozenset[int]().union(*(m for dump in dumps for m in dump.members.values()))
+    expected = frozenset[int]().union(*{m for dump in dumps for m in dump.members.values()})
     notes: list[str] = []
     suspects: dict[int, Suspect] = {}
     missing = sorted(expected - by_rank.keys())

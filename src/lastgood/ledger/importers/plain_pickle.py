@@ -13,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-BYTES_MAX = 256 << 20
+BYTES_MAX = 64 << 20
 """Larger dumps are refused: every value lives in memory at once."""
+OPCODES_MAX = 6_000_000
+"""An opcode of one byte can make an object of sixty; a dump of 20,000 calls has about three million."""
 
 _MARK = object()
 """Where a container begins on the stack."""
@@ -27,7 +29,7 @@ class Refused(ValueError):
 def read_plain_pickle(data: bytes) -> Any:
     """The containers that these bytes describe.
 
-    Memory is bounded by a small multiple of the length of the input, time by its number of opcodes; a value that the
+    Memory and time are bounded by the length of the input and the number of opcodes; a value that the
     pickle names twice is one object, so a small file cannot unfold into a large one.
 
     Raises:
@@ -52,7 +54,9 @@ class _Machine:
     def run(self) -> Any:
         """Executes opcodes until STOP. Every one moves on by at least a byte."""
         data, operations = self.data, _OPERATIONS
-        while self.at < len(data):
+        for _ in range(OPCODES_MAX):
+            if self.at >= len(data):
+                raise Refused("the pickle ends before its stop")
             code = data[self.at]
             self.at += 1
             if code == _STOP:
@@ -62,7 +66,7 @@ class _Machine:
                 name = _FORBIDDEN.get(code, "an unknown opcode")
                 raise Refused(f"{name} (0x{code:02x}) at byte {self.at - 1}: plain data only")
             operation(self)
-        raise Refused("the pickle ends before its stop")
+        raise Refused(f"more than {OPCODES_MAX} opcodes")
 
     def take(self, count: int) -> bytes:
         """The next bytes; a length that reaches past the end is an error before anything is allocated."""

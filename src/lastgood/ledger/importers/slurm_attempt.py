@@ -18,7 +18,7 @@ from msgspec import structs
 
 from lastgood.contract.taxonomy import DomainKind, EventKind, Role
 from lastgood.ledger.event import ClockStamp, Event, Links
-from lastgood.ledger.importers.importer import Context
+from lastgood.ledger.importers.importer import Context, RowProblem
 from lastgood.ledger.importers.mapping import Mapping, mapping_fields
 from lastgood.ledger.importers.slurm_text import expand_hosts
 from lastgood.ledger.importers.source import Item
@@ -244,9 +244,9 @@ class JobEvents:
         return known is None or known.role != Role.CONTEXT
 
     def _incident(self, job: JobAttempt, attempt: int, row: Item, body: dict[str, Any]) -> Event:
-        hosts = expand_hosts(job.failed_nodes, limit=FAILED_HOSTS_MAX)
+        hosts = _hosts(job.failed_nodes)
         if not hosts and job.state in {"NODE_FAIL", "BOOT_FAIL"} and job.node_count == 1:
-            hosts = expand_hosts(job.nodes, limit=1)
+            hosts = _hosts(job.nodes)
         incident = self.context.incident_id(*_identity(job))
         return self._event(
             EventKind.INCIDENT_OPEN,
@@ -306,6 +306,13 @@ class JobEvents:
             **fields,
         )
         return event if job.is_inferred else structs.replace(event, clock=_SERVER)
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    try:
+        return expand_hosts(text, limit=FAILED_HOSTS_MAX)
+    except ValueError as error:
+        raise RowProblem("a list of hosts that cannot be", str(error)) from error
 
 
 def _is_later(before: _Before | None, now: _Before) -> bool:

@@ -22,7 +22,7 @@ from lastgood.ledger.importers.source import Line
 RECORD_LINES_MAX = 200
 NO_TIME = frozenset(("", "unknown", "none", "n/a", "0", "(null)"))
 _KEY = re.compile(r"(?:^|(?<=\s))([A-Za-z][A-Za-z0-9_/:]{0,40})=")
-_STAMPED = re.compile(r"^(.*?)\s*\[([^\[\]]{0,200}?)@([^\[\]@]{1,40})\]\s*$", re.DOTALL)
+_STAMP = re.compile(r"([^\[\]]{0,200})@([^\[\]@]{1,40})\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +104,19 @@ def from_text(text: str, context: Context) -> Present:
         value = text[match.end() : end]
         if match[1] == "Reason":
             # A reason may hold words that look like keys: it goes up to the stamp, or to the end of its line.
-            value = re.split(r"\n(?!\s{6,})|(?<=\])\s", text[match.end() :], maxsplit=1)[0]
+            value = re.split(r"\n(?!\s{6})|(?<=\])\s", text[match.end() :], maxsplit=1)[0]
         fields.setdefault(match[1], value.strip())
     if not fields.get("NodeName"):
         raise RowProblem("no NodeName")
     if "State" not in fields:
         raise RowProblem("the record is cut: no State")
     reason, user, since_us, is_inferred = fields.get("Reason", ""), None, None, False
-    stamped = _STAMPED.match(reason)
+    words, _, stamp = reason.rpartition("[")
+    stamped = _STAMP.fullmatch(stamp.rstrip())
     if stamped is not None:
-        reason, user = stamped[1], stamped[2] or None
-        if stamped[3].lower() not in NO_TIME:
-            since_us, is_inferred = context.times.parse(stamped[3])
+        reason, user = words.rstrip(), stamped[1] or None
+        if stamped[2].lower() not in NO_TIME:
+            since_us, is_inferred = context.times.parse(stamped[2])
     boot_us, is_boot_inferred = None, False
     if fields.get("BootTime", "").lower() not in NO_TIME:
         boot_us, is_boot_inferred = context.times.parse(fields["BootTime"])

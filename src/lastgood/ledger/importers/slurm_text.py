@@ -6,6 +6,7 @@ is put together again when only one reading of it fits the columns, and refused 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -21,6 +22,10 @@ SURPLUS_MAX = 200
 """Delimiters that a field of free text may hold."""
 HOSTS_MAX = 100_000
 """A host list that names more is refused: nobody has such a cluster, and a range can be written in ten bytes."""
+
+BRACKETS_MAX = 8
+TEXT_MAX = 65_536
+"""Longer host lists and resource strings are refused: a pattern over a megabyte of brackets takes hours."""
 
 _GRES_GPU = re.compile(r"(?:^|,)\s*(?:gres[/:])?gpu(?::([A-Za-z][\w.\-]*))?[:=](\d+)")
 _TRES_GPU = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d+)")
@@ -87,6 +92,8 @@ class Table(NamedTuple):
 
 def header_of(text: str, known: frozenset[str], *, must: str) -> Layout | None:
     """The columns when this line is a header: it names the column `must`, and most of its fields are known ones."""
+    if must not in text.lower():
+        return None  # asked for every line: most are told apart here
     for delimiter in DELIMITERS:
         fields = [field.strip() for field in text.split(delimiter)]
         if fields and not fields[-1]:
@@ -159,6 +166,8 @@ def expand_hosts(text: str, *, limit: int = HOSTS_MAX) -> tuple[str, ...]:
     Raises:
         ValueError: A bracket that is not closed, a range that goes backwards, or more hosts than the limit.
     """
+    if len(text) > TEXT_MAX:
+        raise ValueError("a host list that is too long")
     hosts: list[str] = []
     for part in _parts(text):
         if part.lower() in {"none assigned", "(null)", "none", "unknown"}:
@@ -190,13 +199,15 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _expand(part: str, limit: int) -> Iterator[str]:
+    if part.count("[") > BRACKETS_MAX:
+        raise ValueError("a host list with too many brackets")
     before, bracket, rest = part.partition("[")
     if not bracket:
         if part:
             yield part
         return
     inside, _, after = rest.partition("]")
-    tails = list(_expand(after, limit)) or [""]
+    tails = list(itertools.islice(_expand(after, limit), limit + 1)) or [""]
     for piece in inside.split(","):
         low, dash, high = piece.partition("-")
         if not dash:
@@ -217,6 +228,8 @@ def gpus_of_tres(text: str) -> int | None:
     The untyped entry is the sum of the typed ones, so it decides when both are there.
     """
     typed = untyped = None
+    if len(text) > TEXT_MAX:
+        raise ValueError("a list of resources that is too long")
     for match in _TRES_GPU.finditer(text):
         count = _count(match[2])
         if match[1]:
@@ -228,7 +241,11 @@ def gpus_of_tres(text: str) -> int | None:
 
 def gpus_of_gres(text: str) -> int | None:
     """Accelerators in a GRES string such as `gpu:h100:8(S:0-1),nic:4`; None when it names none."""
-    found = [_count(match[2]) for match in _GRES_GPU.finditer(re.sub(r"\([^)]*\)", "", text))]
+    if len(text) > TEXT_MAX:
+        raise ValueError("a list of resources that is too long")
+    found = [
+        _count(match[2]) for match in _GRES_GPU.finditer(re.sub(r"\([^()]{0,200}\)", "", text))
+    ]
     return sum(found) if found else None
 
 

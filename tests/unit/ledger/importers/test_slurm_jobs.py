@@ -270,3 +270,8 @@ def test_a_job_whose_allocation_lists_no_accelerator_had_none(tmp_path):
     events = import_text(tmp_path, table(job(1, AllocTRES="cpu=4")), devices_per_node=8).events
     assert [e.devices for e in events if e.kind == "attempt.start"] == [0]
     assert not [e for e in events if e.kind.startswith("exposure")]
+
+
+def test_a_list_of_failed_hosts_that_cannot_be_rejects_its_row(tmp_path):
+    quality = import_text(tmp_path, table(job(1, State="NODE_FAIL", FailedNode="gpu-[1-"))).quality
+    assert list(quality.rejected) == ["a list of hosts that cannot be"]
