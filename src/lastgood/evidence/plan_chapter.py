@@ -57,7 +57,12 @@ def _notes(chapter: Chapter) -> tuple[Note, ...]:
     assert young is not None
     assert young.value is not None
     first = float(_first_at_young(chapter).value or 0)
+    work, value = _value_of(chapter, IntervalRule.EXACT) / US_PER_MIN, 100 * exact.value
     return (
+        Note(
+            text=f"Exact: checkpoint after {work:.2f} min of work, {value:.2f} % of wall time is useful. First order: "
+            f"{_value_of(chapter, IntervalRule.YOUNG) / US_PER_MIN:.2f} min and {100 * first:.2f} %."
+        ),
         Note(
             text=f"The first order is {100 * (exact.value - first):.2f} points too low. Young's interval instead of the exact "
             f"one costs {100 * (exact.value - young.value):.3f} points."
@@ -71,6 +76,13 @@ def _notes(chapter: Chapter) -> tuple[Note, ...]:
             text="The source does not say that all devices were at risk for the whole window; that exposure is an assumption."
         ),
     )
+
+
+def _value_of(chapter: Chapter, rule: IntervalRule) -> float:
+    """τ by this rule, in microseconds."""
+    work = next(one for one in chapter.plan.rules if one.rule is rule).work
+    assert work is not None
+    return float(work.value or 0)
 
 
 def _first_at_young(chapter: Chapter) -> Figure:

@@ -81,9 +81,9 @@ def _curve_marks(plan: Plan, scale: float) -> tuple[Mark, ...]:
     """The chosen τ, and the interval in use where it lies inside the picture and not beside τ."""
     marks = [Mark(at=plan.tau / scale, label="τ")]
     today = plan.scenario.figure("interval").value
-    if today is not None and plan.curve[0].work <= today <= plan.curve[-1].work:
-        if not 0.8 < today / plan.tau < 1.25:
-            marks.append(Mark(at=today / scale, label="in use"))
+    is_inside = today is not None and plan.curve[0].work <= today <= plan.curve[-1].work
+    if is_inside and not 0.8 < today / plan.tau < 1.25:
+        marks.append(Mark(at=today / scale, label="in use"))
     return tuple(marks)
 
 
