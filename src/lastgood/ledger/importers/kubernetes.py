@@ -71,7 +71,7 @@ class _Parser:
             raise RowProblem("not an event")
         about = _mapping(event, "involvedObject") or _mapping(event, "regarding")
         reason = event.get("reason")
-        if event.get("kind") not in {None, "Event"} or not about:
+        if event.get("kind") not in (None, "Event") or not about:
             raise RowProblem("an object that is no event")
         if not isinstance(reason, str) or not reason:
             raise RowProblem("an event without a reason")

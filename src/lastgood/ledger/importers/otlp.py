@@ -116,10 +116,7 @@ class _Records:
         if isinstance(body, str):
             found = self._driver.parse_message(row, body, t_us=moment_us, host=host)
             if found is not None:
-                return [
-                    structs.replace(e, t_occurred_us=occurred_us, t_observed_us=observed_us)
-                    for e in found
-                ]
+                return [structs.replace(e, t_observed_us=observed_us) for e in found]
         severity = _severity(record)
         if severity < SEVERITY_WARN:
             self._context.ignore(row, "records below WARN that name no failure")
@@ -135,8 +132,10 @@ class _Records:
             EventKind.OBSERVATION,
             row=row,
             scope=host,
-            t_us=occurred_us,
+            t_us=moment_us,
             observed_us=observed_us,
+            # Without a time of its own it happened at some moment before it was seen.
+            inferred=occurred_us is None,
             host=host,
             body={key: value for key, value in kept.items() if value not in (None, {}, [])},
             **_plain_fields(severity, attributes),

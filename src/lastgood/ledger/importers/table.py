@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from lastgood.base.errors import BadInput
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
@@ -32,6 +31,7 @@ _HEADERS: dict[str, tuple[bytes, ...]] = {
     "helios": (b"job_id", b"vc,", b"gpu_num", b"submit_time"),
 }
 """Columns by which the header of a preset is known, the narrowest first."""
+NEEDS_MAP = "a table needs a column map (--map FILE, or the name of a preset)"
 _NUMBER = re.compile(r"-?\d+")
 _LIST_MAX = 10_000
 
@@ -89,11 +89,8 @@ def _map_of(source: Source, context: Context) -> ColumnMap:
             f"read through the preset {preset}, because the columns are those of its schema"
         )
         return load_preset(preset)
-    raise BadInput(
-        "a table needs a column map",
-        where=source.name,
-        needs="--map FILE, or --map with the name of a preset",
-        next=f"write one with: lastgood import table {source.name} --guess > map.yaml",
+    raise RowProblem(
+        NEEDS_MAP, f"write one with: lastgood import table {source.name} --guess > map.yaml"
     )
 
 
@@ -154,26 +151,23 @@ def _csv_rows(source: Source, column_map: ColumnMap, context: Context) -> Iterat
         if record.problem is not None:
             yield Item(record.number, record.raw, Broken(record.problem))
         elif header is None:
-            header = _header(record.fields, column_map, source)
+            header = _header(record.fields, column_map)
         else:
             yield Item(record.number, record.raw, _by_header(header, record.fields))
     if header is None:
         context.note("the table has no header line")
 
 
-def _header(fields: Sequence[str], column_map: ColumnMap, source: Source) -> tuple[str, ...]:
+def _header(fields: Sequence[str], column_map: ColumnMap) -> tuple[str, ...]:
     """The names of the columns; a map that names none of them belongs to another file."""
     header = tuple(name.strip() for name in fields)
     columns = column_map.columns
     needed = [columns.time] if column_map.rows == "signal" else [columns.start]
     missing = [name for name in needed if name is not None and name not in header]
     if missing:
-        raise BadInput(
-            "the column map does not fit the table",
-            where=f"{source.name}:1",
-            found="the columns " + ", ".join(header)[:200],
-            needs=f"the column {missing[0]}",
-            next=f"write a map with: lastgood import table {source.name} --guess",
+        columns = ", ".join(header)[:120]
+        raise RowProblem(
+            "the column map does not fit the table", f"no column {missing[0]} in line 1: {columns}"
         )
     return header
 

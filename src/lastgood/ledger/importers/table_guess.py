@@ -283,6 +283,8 @@ def _write(
 
 def _kind(chosen: dict[str, _Choice], unsure: list[str]) -> str:
     if "start" in chosen and "state" in chosen and ({"id", "devices"} & chosen.keys()):
+        if "id" not in chosen:
+            unsure.append("no column looks like the name of a job: write id by hand")
         return "job"
     if "start" in chosen:
         return "fault"

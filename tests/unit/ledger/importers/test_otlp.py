@@ -35,12 +35,13 @@ def test_a_driver_line_in_the_body_is_read_like_one_of_a_kernel_log(tmp_path):
     assert xid.source.importer == "otlp"
 
 
-def test_a_record_without_a_time_of_its_own_keeps_the_one_when_it_was_seen(tmp_path):
+def test_a_record_without_a_time_of_its_own_has_the_one_when_it_was_seen_and_is_marked(tmp_path):
     fatal = next(
         e for e in import_one(tmp_path, SAMPLE).events if e.body.get("event") == "worker.exit"
     )
 
-    assert (fatal.t_occurred_us, fatal.t_observed_us) == (None, 1_793_589_300_000_000)
+    assert fatal.t_occurred_us == fatal.t_observed_us == 1_793_589_300_000_000
+    assert fatal.clock.source == "inferred"
 
 
 def test_only_a_fatal_record_states_a_failure_and_its_cause_is_unknown(tmp_path):
@@ -78,7 +79,9 @@ def test_overlapping_files_merge_and_equal_records_of_one_file_are_several(tmp_p
 def test_the_same_record_of_two_hosts_is_two(tmp_path):
     import_text(tmp_path, json.dumps(request(record())), name="a")
 
-    assert len(import_text(tmp_path, json.dumps(request(record(), host="h2")), name="b").events) == 2
+    assert (
+        len(import_text(tmp_path, json.dumps(request(record(), host="h2")), name="b").events) == 2
+    )
 
 
 def test_an_error_that_was_logged_may_have_been_handled_and_states_no_failure(tmp_path):

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from lastgood.base.errors import BadInput
+from lastgood.ledger.importers.table import NEEDS_MAP
 from lastgood.ledger.importers.table_rows import sniff_delimiter
 from lastgood.ledger.importers.times import Times
 from tests.unit.ledger.importers.import_cases import SAMPLES, Imported, import_one, import_text
@@ -193,14 +193,23 @@ def test_a_quote_inside_a_field_is_a_character(tmp_path):
     assert [e.domain[0].id for e in read.events] == ['5" disk', 'a "b"']
 
 
-def test_a_map_for_another_table_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(BadInput, match="the column from"):
-        through(tmp_path, "begin,end\n2026-11-02 03:14,\n", SMALL)
+def test_a_map_for_another_table_and_a_table_without_one_are_findings(tmp_path):
+    other = through(tmp_path, "begin,end\n2026-11-02 03:14,\n", SMALL)
+    without = import_text(tmp_path, "begin,end\n2026-11-02 03:14,\n", format="table")
+
+    (finding,) = other.quality.rejected["the column map does not fit the table"].examples
+    assert finding.detail == "no column from in line 1: begin, end"
+    assert list(without.quality.rejected) == [NEEDS_MAP]
+    assert other.events == without.events == []
 
 
-def test_a_table_without_a_map_asks_for_one(tmp_path):
-    with pytest.raises(BadInput, match="--guess"):
-        import_text(tmp_path, "begin,end\n2026-11-02 03:14,\n", format="table")
+def test_the_command_asks_for_the_map_of_a_table_before_it_imports_anything(cli, tmp_path):
+    (tmp_path / "t.csv").write_text("begin,end\n2026-11-02 03:14,\n")
+    result = cli("import", "table", tmp_path / "t.csv", "--ledger", tmp_path / "l")
+
+    assert result.exit_code == 2
+    assert "--guess" in result.stderr
+    assert not (tmp_path / "l").exists()
 
 
 # --- JSON ---------------------------------------------------------------------------------------------
