@@ -180,3 +180,10 @@ def test_an_interval_before_any_start_of_a_run_is_rejected(tmp_path):
         "an interval outside of a run: no init_start or run_start before it",
     ]
     assert states(found)["productive"] == 498
+
+
+@pytest.mark.parametrize("kind", [["INTERVAL_START"], {"a": 1}, None, 5])
+def test_an_event_type_that_is_no_text_is_rejected(tmp_path, kind):
+    odd = line("INTERVAL_START", "epoch_start", 70).replace('"INTERVAL_START"', json.dumps(kind))
+    found = import_text(tmp_path, WHOLE + odd, name="result.txt")
+    assert list(found.quality.rejected) == ["event_type is none of MLPerf's"]
