@@ -120,7 +120,7 @@ def _cut(counts: np.ndarray, price: float) -> list[tuple[int, int]]:
     k = len(counts)
     sums = np.concatenate(([0.0], np.cumsum(counts)))
     best, last = np.full(k + 1, np.inf), np.zeros(k + 1, dtype=np.int64)
-    best[0] = -price
+    best[0] = 0.0
     for end in range(1, k + 1):
         total = sums[end] - sums[:end]
         width = end - np.arange(end)

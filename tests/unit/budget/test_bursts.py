@@ -38,6 +38,14 @@ def test_eight_nodes_of_eight_racks_are_a_burst_without_a_candidate():
     assert found.candidates == ()
 
 
+def test_two_nodes_of_one_rack_among_eight_are_chance():
+    """The second falls into the rack of the first in one case of eight."""
+    times, node = fleet([17, 22])
+    found = bursts(times, node, window_h=1000.0, domains={"rack": RACKS})
+    assert any(set(b.nodes) == {17, 22} for b in found.top)
+    assert found.candidates == ()
+
+
 def test_repeats_of_one_node_are_no_burst():
     times, node = fleet([5] * 8)
     assert all(set(b.nodes) != {5} for b in bursts(times, node, window_h=1000.0).top)

@@ -114,6 +114,13 @@ class TestTheStationaryBlockBootstrap:
         found, exact = stationary_block_bootstrap(times, 1000.0), garwood(1000, 1000.0)
         assert (found.hi - found.lo) / (exact.hi - exact.lo) == pytest.approx(5**0.5, rel=0.25)
 
+    def test_blocks_keep_bursts_whole_that_last_over_several_bins(self):
+        """Bursts of 20 over 15 h, three bins of 5 h: the variance is 20 times that of single events."""
+        at = random("long bursts").uniform(0, 985.0, 150)
+        times = np.sort(np.repeat(at, 20) + np.tile(np.linspace(0, 15.0, 20), 150))
+        found, exact = stationary_block_bootstrap(times, 1000.0), garwood(3000, 1000.0)
+        assert (found.hi - found.lo) / (exact.hi - exact.lo) == pytest.approx(20**0.5, rel=0.25)
+
     def test_its_cost_does_not_grow_with_the_events(self):
         found = stationary_block_bootstrap(np.linspace(0, 1000.0, 300_000), 1000.0)
         assert "200 bins" in found.words
