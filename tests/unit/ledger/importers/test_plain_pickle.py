@@ -133,3 +133,10 @@ def test_deep_nesting_is_read_without_recursion():
 def test_any_bytes_end_in_a_value_or_a_refusal(data):
     with contextlib.suppress(Refused):
         read_plain_pickle(b"\x80\x02" + data)
+
+
+def test_more_opcodes_than_a_dump_has_are_refused(monkeypatch):
+    monkeypatch.setattr("lastgood.ledger.importers.plain_pickle.OPCODES_MAX", 100)
+    assert read_plain_pickle(b"\x80\x02" + b"]" * 98 + b".") == []
+    with pytest.raises(Refused, match="more than 100 opcodes"):
+        read_plain_pickle(b"\x80\x02" + b"]" * 99 + b".")

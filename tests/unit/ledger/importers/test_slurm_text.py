@@ -32,10 +32,20 @@ def test_a_host_list_names_its_hosts(text, hosts):
 
 
 @pytest.mark.parametrize(
-    "text", ["a[1-2", "a]1[", "a[3-1]", "a[1-999999999]", "a[[1]]", "a[1-300]b[1-400]"]
+    "text",
+    [
+        "a[1-2",
+        "a]1[",
+        "a[3-1]",
+        "a[1-999999999]",
+        "a[[1]]",
+        "a[1-300]b[1-400]",
+        "[1-99]" * 8,
+        "[1]" * 9,
+    ],
 )
 def test_a_host_list_that_cannot_be_is_refused(text):
-    with pytest.raises(ValueError, match=r"host|invalid literal"):
+    with pytest.raises(ValueError, match="host"):
         expand_hosts(text)
 
 
