@@ -11,7 +11,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -133,7 +132,6 @@ class Source:
         Skipped lines are counted (`skipped_line_count`). The first and the last line of each block always come, so
         that a format can tell which time the log covers without reading all of it.
         """
-        wanted = None if containing is None else re.compile(b"|".join(map(re.escape, containing)))
         number, rest, is_skipping = 0, b"", False
         for block in self.blocks():
             if is_skipping:
@@ -151,12 +149,12 @@ class Source:
                     rest, is_skipping = b"", True
                 continue
             rest = data[end + 1 :]
-            if wanted is None:
+            if containing is None:
                 for raw in data[:end].split(b"\n"):
                     number += 1
                     yield self._line(number, raw)
             else:
-                yield from self._wanted_lines(data[:end], number, wanted)
+                yield from self._wanted_lines(data[:end], number, containing)
                 number += data.count(b"\n")
         if rest and not is_skipping:
             yield self._line(number + 1, rest)
@@ -175,27 +173,28 @@ class Source:
                 break
         return b"".join(parts)
 
-    def _wanted_lines(self, data: bytes, number: int, wanted: re.Pattern[bytes]) -> Iterator[Line]:
-        """The lines of a block that match, its first and its last one; `number` lines came before it."""
-        last_start = data.rfind(b"\n") + 1
-        first_end = data.find(b"\n")
+    def _wanted_lines(self, data: bytes, number: int, wanted: Sequence[bytes]) -> Iterator[Line]:
+        """The lines of a block that hold a wanted text, its first and its last; `number` lines came before it."""
+        first_end, last_start = data.find(b"\n"), data.rfind(b"\n") + 1
         spans = [(0, len(data) if first_end < 0 else first_end)]
-        at, end = spans[0][1], len(data)
-        while (match := wanted.search(data, at)) is not None:
-            start = data.rfind(b"\n", 0, match.start()) + 1
-            stop = data.find(b"\n", match.end())
-            stop = end if stop < 0 else stop
-            if start > spans[-1][0]:
-                spans.append((start, stop))
-            at = stop
+        # Each text is searched for by itself: one pattern of all of them is three times slower.
+        next_of = {text: data.find(text, spans[0][1]) for text in wanted}
+        while next_of := {text: at for text, at in next_of.items() if at >= 0}:
+            hit = min(next_of.values())
+            stop = data.find(b"\n", hit)
+            stop = len(data) if stop < 0 else stop
+            spans.append((data.rfind(b"\n", 0, hit) + 1, stop))
+            for text, at in next_of.items():
+                if at < stop:
+                    next_of[text] = data.find(text, stop)
         if last_start > spans[-1][0]:
-            spans.append((last_start, end))
+            spans.append((last_start, len(data)))
         counted, given = 0, number
         for start, stop in spans:
             given += data.count(b"\n", counted, start)
             counted = start
             yield self._line(given + 1, data[start:stop])
-        self.skipped_line_count += data.count(b"\n") + 1 - len(spans)
+        self.skipped_line_count += data.count(b"\n", counted) + given - number + 1 - len(spans)
 
     def _line(self, number: int, raw: bytes) -> Line:
         if len(raw) > LINE_BYTES_MAX:
