@@ -182,6 +182,9 @@ def _import(paths: Sequence[Path], place: Path) -> None:
         f"{total.ignored_count:,} ignored, {total.rejected_count:,} rejected",
         err=True,
     )
+    for reason, rejection in list(total.rejected.items())[:8]:
+        first = rejection.examples[0].locator if rejection.examples else ""
+        click.echo(f"rejected: {reason} ({rejection.count:,}, first at {first})", err=True)
 
 
 # --- the report ---------------------------------------------------------------------------------------------
@@ -200,11 +203,11 @@ def _make_report(
     from lastgood.evidence.assemble import (
         Question,
         build_report,
-        chosen_run,
         events_of_run,
-        last_instant_us,
         open_ledger,
         recorded_contract,
+        report_instant_us,
+        reported_run,
     )
     from lastgood.evidence.rates_report import fleet_part
 
@@ -212,13 +215,16 @@ def _make_report(
         return _export_report(path, question=question, mappings=mappings)
     with open_ledger(path) as store:
         head = store.head()
-        chosen = chosen_run(store, run)
+        chosen = reported_run(store, run)
         events = events_of_run(store, chosen)
     fleet = fleet_part(path, question, mappings)
     declared = chosen_contract(contract, recorded_contract(events))
-    as_of_us = last_instant_us(events, now_us=SystemClock().wall_us())
-    if fleet is not None and chosen is None:
-        as_of_us = fleet.end_us
+    as_of_us = report_instant_us(
+        events,
+        chosen,
+        now_us=SystemClock().wall_us(),
+        records_end_us=fleet.end_us if fleet else None,
+    )
     asked = Question(
         run=chosen,
         as_of_us=as_of_us,

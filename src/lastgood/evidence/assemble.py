@@ -13,6 +13,7 @@ from typing import Protocol
 
 from lastgood.base.errors import BadInput
 from lastgood.contract.model import FailureContract
+from lastgood.evidence.imported_run_part import build_imported_run, is_run_imported
 from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.report import Headline, Note, Report, Reproduction, Section
 from lastgood.ledger.event import Event
@@ -97,6 +98,20 @@ def chosen_run(store: Store, wanted: str | None) -> str | None:
     )
 
 
+def reported_run(store: Store, wanted: str | None) -> str | None:
+    """The run that a report is about: the wanted one, else the newest; none where logs brought many runs.
+
+    A scheduler's log names thousands of jobs, and the last of them says nothing about the fleet that ran them.
+
+    Raises:
+        BadInput: the ledger has no run of that name.
+    """
+    newest = chosen_run(store, wanted)
+    if wanted is not None or newest is None or len(run_names(store)) == 1:
+        return newest
+    return None if is_run_imported(store.events(run=newest), newest) else newest
+
+
 def events_of_run(store: Store, run: str | None) -> list[Event]:
     """The events of a run, and what was recorded without a run's name while it lasted, in ledger order.
 
@@ -140,6 +155,16 @@ def last_instant_us(events: Iterable[Event], *, now_us: int) -> int:
     return max((t for event in events if (t := _time_us(event)) is not None), default=now_us)
 
 
+def report_instant_us(
+    events: Sequence[Event], run: str | None, *, now_us: int, records_end_us: int | None
+) -> int:
+    """As of when a report holds. Logs speak until their last row: after it, nothing is known and nothing goes on."""
+    is_read_from_logs = run is None or is_run_imported(events, run)
+    if records_end_us is not None and is_read_from_logs:
+        now_us = records_end_us
+    return last_instant_us(events, now_us=now_us)
+
+
 def _time_us(event: Event) -> int | None:
     return event.t_observed_us if event.t_observed_us is not None else event.t_occurred_us
 
@@ -171,7 +196,10 @@ def build_report(
         )
     sections: tuple[Section, ...] = () if fleet is None else (fleet,)
     if question.run is not None:
-        own = builder(events, contract, as_of_us=question.as_of_us, run=question.run)
+        if is_run_imported(events, question.run):
+            own = build_imported_run(events, run=question.run, as_of_us=question.as_of_us)
+        else:
+            own = builder(events, contract, as_of_us=question.as_of_us, run=question.run)
         sections = (own, *sections)
     elif fleet is None:
         sections = (_empty_section(kind),)

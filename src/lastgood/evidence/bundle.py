@@ -20,11 +20,11 @@ from lastgood.evidence.assemble import (
     Builders,
     Question,
     build_report,
-    chosen_run,
     events_of_run,
-    last_instant_us,
     open_ledger,
     recorded_contract,
+    report_instant_us,
+    reported_run,
     run_names,
 )
 from lastgood.evidence.html import render_html
@@ -118,7 +118,7 @@ def read_contract(path: Path, *, source: str) -> FailureContract:
 
 def _recorded(ledger: Path, run: str | None) -> str | None:
     with open_ledger(ledger) as store:
-        return recorded_contract(store.events(run=chosen_run(store, run), kinds=["run.start"]))
+        return recorded_contract(store.events(run=reported_run(store, run), kinds=["run.start"]))
 
 
 def _write_contract(contract: Path | None, target: Path, *, recorded: str | None) -> None:
@@ -140,14 +140,17 @@ def _compute(
 ) -> tuple[Report, TreeHead, Question]:
     with open_ledger(ledger) as store:
         head = store.head()
-        question = replace(question, run=chosen_run(store, question.run))
+        question = replace(question, run=reported_run(store, question.run))
         events = events_of_run(store, question.run)
     fleet = fleet_part(ledger, question.rates)
     # A ledger without imported failures has no such question: its bundles stay as they were.
     question = replace(question, rates=question.rates if fleet else None)
-    as_of_us = last_instant_us(events, now_us=question.as_of_us)
-    if fleet and question.run is None:
-        as_of_us = fleet.end_us
+    as_of_us = report_instant_us(
+        events,
+        question.run,
+        now_us=question.as_of_us,
+        records_end_us=fleet.end_us if fleet else None,
+    )
     question = replace(question, as_of_us=as_of_us)
     report = build_report(
         events,

@@ -27,14 +27,14 @@ def fleet_headline(studies: FleetStudies) -> Headline:
     """The report in one sentence: how many, on how many nodes, in how long, and the trend of the whole."""
     records, count = studies.records, studies.all.sample.count
     if not count:
-        sentence = f"No failure is recorded in {records.window_d:,.1f} days."
+        sentence = f"No failure is recorded in {_span(studies)}."
     else:
         hit = len(records.incidents.host.counts())
         on = f" on {hit:,} node{'s' if hit > 1 else ''}" if hit else ""
         trend = studies.all.trend
         way = {1: "the rate is rising", -1: "the rate is falling", 0: "no trend shown overall"}
         said = "too few to test" if trend.headline.is_rejected is None else way[trend.direction]
-        sentence = f"{count:,} incident{'s' if count > 1 else ''}{on} in {records.window_d:,.0f} days; {said}."
+        sentence = f"{_incidents(count)}{on} in {_span(studies)}; {said}."
     return Headline(state="nothing", sentence=sentence)
 
 
@@ -66,7 +66,7 @@ def _how_many(studies: FleetStudies) -> list[str]:
         if leaves:
             leaves.sort(key=lambda row: -row.group.count)
             parts += f". The most frequent: {_counted(leaves, leaf=True)}"
-    sentences = [f"{count:,} incidents{parts}."]
+    sentences = [f"{_incidents(count)}{parts}."]
     mean = studies.all.fleet_mean_time
     if mean is not None and mean.value is not None and mean.interval is not None:
         within = mean.interval
@@ -187,6 +187,18 @@ def _not_known(studies: FleetStudies, quality_gaps: tuple[str, ...]) -> list[str
             f"What {total:,} events with {format_number(len(records.unread_codes))} unlisted codes mean."
         )
     return [*sentences, *quality_gaps]
+
+
+def _incidents(count: int) -> str:
+    return "1 incident" if count == 1 else f"{count:,} incidents"
+
+
+def _span(studies: FleetStudies) -> str:
+    """The window's length as a person says it."""
+    days = studies.records.window_d
+    if days >= 2:
+        return f"{days:,.0f} days"
+    return format_duration(studies.records.end_us - studies.records.begin_us)
 
 
 def _joined(words: list[str]) -> str:

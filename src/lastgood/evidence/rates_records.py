@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from lastgood.ledger.columns import Steps, Window
 
 
+INSTANT_US = 1_000_000
+
+
 class RatesQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """All that decides a fleet's statistics, apart from the ledger: whoever recomputes them asks the same."""
 
@@ -113,7 +116,7 @@ def fleet_records(table: EventTable, question: RatesQuestion) -> FleetRecords:
     failures = folded.take(~folded.planned & (folded.injected != 1))
     inside = _inside(failures.begin_us, windows)
     steps, by_host = exposure_steps(table, as_of_us=end_us)
-    exposure = _exposure(steps.t_us, steps.devices, question, windows)
+    exposure = _exposure(table, steps, question, windows)
     counted = failures.take(inside)
     hosts = tuple(by_host) or tuple(sorted(counted.host.counts()))
     return FleetRecords(
@@ -156,6 +159,9 @@ def _clipped(seen: Sequence[Window], question: RatesQuestion) -> list[tuple[int,
         for w in seen
         if min(w.end_us, until) > max(w.begin_us, since)
     ]
+    if not found and seen and question.since_us is None and question.until_us is None:
+        begin_us = seen[0].begin_us  # a log of one moment: it counts, and no rate can come of it
+        return [(begin_us, begin_us + INSTANT_US)]
     if not found:
         raise BadInput(
             "nothing is observed in this window",
@@ -177,7 +183,9 @@ def _inside(t_us: np.ndarray, windows: Sequence[tuple[int, int]]) -> np.ndarray:
 
 def _window_source(table: EventTable, seen: Sequence[Window], question: RatesQuestion) -> str:
     """How the window is known, in words."""
-    if any(w.is_inferred for w in seen):
+    if all(w.end_us <= w.begin_us for w in seen):
+        known = "one moment only, taken for a second"
+    elif any(w.is_inferred for w in seen):
         known = "from the first to the last record, inferred: no import says what it covers"
     elif all(c.is_declared for c in table.coverage):
         known = "as the imported files declare it"
@@ -201,34 +209,68 @@ def _unread_codes(table: EventTable) -> dict[str, int]:
 
 
 def _exposure(
-    t_us: np.ndarray,
-    devices: np.ndarray,
+    table: EventTable,
+    steps: Steps,
     question: RatesQuestion,
     windows: Sequence[tuple[int, int]],
 ) -> ExposureCurve | None:
-    """Devices at risk: what a person typed wins, because it was asked for; else join and leave records."""
-    import numpy as np
+    """What is at risk: what a person typed, because it was asked for; else join and leave records; else runs.
 
+    A log of one moment has no exposure, whatever it says: no time passed in it.
+    """
     for name, value in (("--devices", question.devices), ("--nodes", question.nodes)):
         if value is not None and value <= 0:
             raise BadInput(
                 "a fleet has at least one", where=name, found=str(value), needs="more than 0"
             )
-    begin_us, end_us = windows[0][0], windows[-1][1]
+    if windows[-1][1] - windows[0][0] <= INSTANT_US:
+        return None
     if question.devices is not None:
         return _typed(question.devices, "device-h", f"--devices {question.devices}", windows)
-    if len(t_us):
-        inside = (t_us > begin_us) & (t_us < end_us)
-        before = np.flatnonzero(t_us <= begin_us)
-        first = int(devices[before[-1]]) if len(before) else 0
-        edges = np.concatenate(([begin_us], t_us[inside], [end_us]))
-        at_risk = np.concatenate(([first], devices[inside])).astype(np.float64)
-        made = _with_holes(edges, at_risk, windows)
-        if made[1].any():
-            return _at_risk(*made, unit="device-h", source="join and leave records")
+    from_records = _stepped(steps, windows, unit="device-h", source="join and leave records")
+    if from_records is not None:
+        return from_records
     if question.nodes is not None:
         return _typed(question.nodes, "node-h", f"--nodes {question.nodes}", windows)
-    return None
+    runs = _run_steps(table, windows[-1][1])
+    return _stepped(runs, windows, unit="run-h", source="starts and ends of runs") if runs else None
+
+
+def _stepped(
+    steps: Steps, windows: Sequence[tuple[int, int]], *, unit: str, source: str
+) -> ExposureCurve | None:
+    """The curve of recorded steps inside the windows; None where nothing was at risk in them."""
+    import numpy as np
+
+    t_us, devices = steps
+    begin_us, end_us = windows[0][0], windows[-1][1]
+    inside = (t_us > begin_us) & (t_us < end_us)
+    before = np.flatnonzero(t_us <= begin_us)
+    first = int(devices[before[-1]]) if len(before) else 0
+    edges = np.concatenate(([begin_us], t_us[inside], [end_us]))
+    at_risk = np.concatenate(([first], devices[inside])).astype(np.float64)
+    edges, at_risk = _with_holes(edges, at_risk, windows)
+    return _at_risk(edges, at_risk, unit=unit, source=source) if at_risk.any() else None
+
+
+def _run_steps(table: EventTable, end_us: int) -> Steps | None:
+    """How many runs were going at each time; a run without an end goes on to the window's end."""
+    import numpy as np
+
+    from lastgood.ledger.columns import Steps
+
+    is_start = table.kind.is_one_of(["run.start"]) & (table.run.codes >= 0)
+    is_end = table.kind.is_one_of(["run.end"]) & (table.run.codes >= 0)
+    if not is_start.any():
+        return None
+    begins = np.full(len(table.run.names), end_us, dtype=np.int64)
+    np.minimum.at(begins, table.run.codes[is_start], table.t_us[is_start])
+    ends = np.full(len(table.run.names), end_us, dtype=np.int64)
+    ends[table.run.codes[is_end]] = table.t_us[is_end]
+    t_us, place = np.unique(np.concatenate((begins, ends)), return_inverse=True)
+    change = np.zeros(len(t_us), dtype=np.int64)
+    np.add.at(change, place, np.repeat((1, -1), len(begins)))
+    return Steps(t_us, np.cumsum(change))
 
 
 def _typed(count: int, unit: str, source: str, windows: Sequence[tuple[int, int]]) -> ExposureCurve:

@@ -151,7 +151,7 @@ def test_an_empty_fleet_has_a_report_that_says_so(folder):
     fleet = made.Fleet()
     fleet.covers(0, 100)
     made_section = fleet_part(fleet.write(folder / "empty.db"), RatesQuestion(devices=8)).section
-    assert made_section.headline.sentence == "No failure is recorded in 100.0 days."
+    assert made_section.headline.sentence == "No failure is recorded in 100 days."
     assert len(made_section.answers) == 5
 
 

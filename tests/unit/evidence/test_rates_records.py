@@ -98,6 +98,27 @@ def test_codes_that_no_table_knows_are_kept_and_counted(tmp_path):
     assert records(tmp_path, fleet).unread_codes == {"999": 2}
 
 
+def test_a_log_of_one_moment_counts_and_never_gives_a_rate(tmp_path):
+    fleet = made.Fleet()
+    fleet.covers(5, 5)
+    fleet.fault(5, "gpu-0001", "gpu.memory", hours=None)
+    found = records(tmp_path, fleet, devices=8)
+    assert (len(found.incidents), found.exposure) == (1, None)
+    assert found.window_source.startswith("one moment only")
+
+
+def test_runs_that_are_read_from_logs_give_run_hours(tmp_path):
+    """One run of ten days, and one that began on day 95 and has no end: five days in the window."""
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    fleet.add("run.start", 10, run="a")
+    fleet.add("run.end", 20, run="a")
+    fleet.add("run.start", 95, run="b")
+    fleet.fault(12, "gpu-0001", "gpu.memory")
+    found = records(tmp_path, fleet)
+    assert (found.exposure.unit, found.exposure.total) == ("run-h", pytest.approx(15 * 24))
+
+
 # --- groups ---------------------------------------------------------------------------------------------
 
 
