@@ -14,7 +14,11 @@ PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
 SAMPLES = ROOT / "tests" / "samples" / "import"
 OTHER_NAMES = {"fault_trace.json": "stepfun.json"}
 """Files that the page calls by the name of their publication."""
-FORMATS = ["stepfun", "alertmanager", "dcgm", "kubernetes", "otlp", "table", "handkept"]
+FORMATS = [
+    "stepfun", "alertmanager", "dcgm", "kubernetes", "otlp", "table", "handkept", "slurm_jobs", "slurm_nodes", "elastic",
+    "nccl_flight",
+]  # fmt: skip
+FOLDERS = ["nccl"]
 
 
 def commands(name: str) -> list[str]:
@@ -35,6 +39,8 @@ def test_every_command_of_a_format_runs_and_takes_rows(name, cli, tmp_path, monk
             sample = SAMPLES / OTHER_NAMES.get(word, word)
             if "." in word and sample.exists():
                 shutil.copy(sample, tmp_path / word)
+            elif word in FOLDERS:
+                shutil.copytree(sample, tmp_path / word)
         if redirect:
             (tmp_path / redirect).write_text(cli(*words).stdout, encoding="utf-8")
             continue
