@@ -245,7 +245,9 @@ def test_figures_stay_within_what_they_can_be(events, as_of):
     wall = times_.wall
     for figure in (times_.ettr, times_.ettr_counted):
         assert figure.value is None or 0 <= figure.value <= 1
-    assert 0 <= times_.longest_unproductive.value <= wall.window_us
+    longest = times_.longest_unproductive.value
+    assert (longest is None) == (not wall.is_work_recorded)
+    assert longest is None or 0 <= longest <= wall.window_us
     if times_.lost_device_time.value is not None:
         assert (
             times_.lost_work.value

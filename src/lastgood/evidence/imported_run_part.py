@@ -74,13 +74,13 @@ def _formats(events: Sequence[Event]) -> list[str]:
 
 
 def _restarts(events: Sequence[Event], wall: WallTime) -> int:
-    """Starts after the first one; two records of one moment are one start."""
-    starts = {
-        time_of(e)
-        for e in in_effect(events)
-        if e.kind in _STARTS and not e.body.get("begins_inside") and time_of(e) <= wall.as_of_us
-    }
-    return max(0, len(starts) - 1)
+    """Starts after the first one. A scheduler and the job itself may both record one start, so neither adds to the other."""
+    starts: dict[str | None, set[int]] = {}
+    for event in in_effect(events):
+        is_start = event.kind == EventKind.ATTEMPT_START
+        if is_start and event.source is not None and time_of(event) <= wall.as_of_us:
+            starts.setdefault(event.source.importer, set()).add(time_of(event))
+    return max((len(stamps) - 1 for stamps in starts.values()), default=0)
 
 
 def _bounds(wall: WallTime) -> tuple[float, float]:

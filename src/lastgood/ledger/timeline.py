@@ -254,8 +254,11 @@ def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cla
             # A scheduler's record of the next attempt: until then the job waited for a place.
             state = "down.schedule" if is_imported(before) else "down.restart"
             yield Claim(state, time_of(before), start_us)
+        elif _is_placed(before, event) and (last_us is None or last_us < time_of(before)):
+            yield Claim("down.schedule", time_of(before), start_us)  # it was submitted, and waited
         elif is_imported(event) and not timeline.executions:
-            yield _between_starts(before, event)
+            # An attempt whose end is missing, in a log without steps.
+            yield Claim("unknown", time_of(before), start_us, is_inferred=True)
         elif (
             before.kind != EventKind.RUN_END and last_us is not None and last_us >= time_of(before)
         ):
@@ -266,11 +269,12 @@ def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cla
         before = event
 
 
-def _between_starts(before: Event, start: Event) -> Claim:
-    """In a log without steps: the wait for the first place, or an attempt whose end is missing."""
-    if before.kind == EventKind.RUN_START and start.kind == EventKind.ATTEMPT_START:
-        return Claim("down.schedule", time_of(before), time_of(start))
-    return Claim("unknown", time_of(before), time_of(start), is_inferred=True)
+def _is_placed(submitted: Event, start: Event) -> bool:
+    """True when one log has a run's start, and later the start of its attempt."""
+    if submitted.source is None or start.source is None:
+        return False
+    is_pair = (submitted.kind, start.kind) == (EventKind.RUN_START, EventKind.ATTEMPT_START)
+    return is_pair and submitted.source.importer == start.source.importer is not None
 
 
 def _pair_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:

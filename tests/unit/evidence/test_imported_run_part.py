@@ -11,7 +11,7 @@ from lastgood.evidence.terminal import print_report
 from lastgood.training.report import build_section
 from tests.unit.evidence.sample_run import undisturbed
 from tests.unit.ledger.story import Story, us
-from tests.unit.ledger.test_imported_walltime import Log, behind, log, without
+from tests.unit.ledger.test_imported_walltime import Log, behind, job, log, without
 
 
 def section_of(story: Story, *, as_of: float = 1_000_000) -> Section:
@@ -104,7 +104,7 @@ def test_a_corrected_clock_is_said_with_its_size():
 
 
 def test_a_log_without_steps_shows_no_ratio_at_all():
-    story = log()
+    story = job()
     story.tell("attempt.start", 0)
     story.tell("attempt.end", 7200, body={"state": "NODE_FAIL"})
     story.new_attempt(7800).tell("attempt.end", 9000, body={"state": "COMPLETED"})
@@ -170,8 +170,8 @@ def test_states_that_touch_are_one_stop():
 
 def test_a_start_without_an_end_does_not_take_that_of_the_next_one():
     rows = part(section_of(outage()), "attempts").tables[0].rows
-    assert [row[-1] for row in rows] == ["ended"]  # the story's first start is that of the run
-    story = log()
+    assert [row[-1] for row in rows] == ["no end on record", "ended"]
+    story = job()
     story.tell("attempt.start", 0)
     story.new_attempt(50).tell("attempt.end", 80)
     rows = part(section_of(story.end(80)), "attempts").tables[0].rows
@@ -180,5 +180,5 @@ def test_a_start_without_an_end_does_not_take_that_of_the_next_one():
 
 def test_starts_that_come_later_are_not_shown():
     section = section_of(outage(), as_of=1000)
-    assert part(section, "attempts").tables == ()
+    assert len(part(section, "attempts").tables[0].rows) == 1
     assert figures(section)["Restarts on record"] == 0

@@ -30,6 +30,13 @@ class Log(Story):
 
 
 def log(at: float = 0) -> Log:
+    story = Log().start(at)
+    story.tell("attempt.start", at)
+    return story
+
+
+def job(at: float = 0) -> Log:
+    """A run as a scheduler tells it: from its submission."""
     return Log().start(at)
 
 
@@ -146,7 +153,7 @@ def test_two_files_that_overlap_tell_of_each_step_once():
 
 
 def test_time_of_a_job_whose_steps_nobody_recorded_is_unknown():
-    story = log()
+    story = job()
     story.tell("attempt.start", 0)
     story.tell("attempt.end", 7200)
     story.new_attempt(7800).tell("attempt.end", 9000)
@@ -156,14 +163,14 @@ def test_time_of_a_job_whose_steps_nobody_recorded_is_unknown():
 
 
 def test_waiting_before_the_first_attempt_is_schedule_too():
-    story = log()
+    story = job()
     story.tell("attempt.start", 99)
     story.tell("attempt.end", 7200)
     assert seconds(wall_of(story.end(7200))) == {"down.schedule": 99, "unknown": 7101}
 
 
 def test_an_attempt_without_an_end_closes_at_the_next_start_by_rule():
-    story = log()
+    story = job()
     story.tell("attempt.start", 0)
     story.new_attempt(1000).tell("attempt.end", 1500)
     wall = wall_of(story.end(1500))
@@ -172,7 +179,7 @@ def test_an_attempt_without_an_end_closes_at_the_next_start_by_rule():
 
 
 def test_a_job_that_still_ran_when_the_log_was_written_ends_by_rule_after_that():
-    story = log()
+    story = job()
     story.tell("attempt.start", 0, body={"alive_until_us": us(7200)})
     wall = wall_of(story)
     assert seconds(wall) == {"unknown": 7800}
