@@ -125,8 +125,8 @@ def _scaled(figure: Figure, change: Change) -> Figure:
     return combine(
         [figure, Figure(name="change", value=factor, unit="", kind=FigureKind.ASSUMED)],
         lambda value, by: value * by,
-        name=figure.name,
-        unit=UNITS[QUANTITIES[figure.name].measure],
+        name=change.name,
+        unit=UNITS[QUANTITIES[change.name].measure],
         source=f"changed by {change.text}",
         interval=interval,
     )

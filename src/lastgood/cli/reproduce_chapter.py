@@ -38,5 +38,5 @@ def chapter(*, as_json: bool) -> int:
     from lastgood.evidence.terminal import print_section
 
     print_section(section, Console(highlight=False, markup=False, emoji=False))
-    click.echo(f"\nfacts: {found.facts.id}; {found.facts.source}")
+    click.echo(f"\nfacts: {found.facts.id}\nsource: {found.facts.source}")
     return EXIT_HELD

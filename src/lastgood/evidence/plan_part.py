@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from lastgood.base.figures import Figure, combine, format_interval
-from lastgood.base.units import format_duration
+from lastgood.base.units import US_PER_H, format_duration
 from lastgood.budget.alternative import Alternative
 from lastgood.budget.alternatives import alternatives
+from lastgood.budget.closed.regime import chance_of_no_stop
 from lastgood.budget.plan import ASSUMES, TERMS, Plan, parts_of
 from lastgood.budget.plan_finite import FinitePlan
 from lastgood.budget.scenario import QUANTITIES, Scenario
@@ -141,6 +142,14 @@ def _notes(plan: Plan) -> tuple[Note, ...]:
         notes.append(
             Note(text="No input has an interval, so the result has none either.", level="missing")
         )
+    if plan.useful.condition:
+        notes.append(
+            Note(
+                text=f"The rate was carried to another size: it holds if {plan.useful.condition}; observed "
+                f"{plan.useful.source_window}; extrapolated {plan.useful.extrapolation:.3g} times.",
+                level="warning",
+            )
+        )
     notes += [Note(text=_sentence(note)) for note in plan.scenario.notes]
     return tuple(notes)
 
@@ -184,7 +193,34 @@ def _inputs_part(scenario: Scenario) -> Section:
     tables = [table]
     if len(scenario.stops) > 1:
         tables.append(_stops_table(scenario))
+    tables.append(_untouched_table(scenario))
     return Section(name="inputs", title="Inputs", tables=tuple(tables))
+
+
+def _untouched_table(scenario: Scenario) -> Table:
+    """R(t): the chance that nothing stops the job for this long."""
+    mean = scenario.figure("mtti")
+    rows = tuple(
+        (
+            format_duration(t_us),
+            combine(
+                [mean],
+                lambda value, t=t_us: chance_of_no_stop(t, mean_to_stop=value),
+                name=f"chance of no stop in {format_duration(t_us)}",
+                unit="ratio",
+                source="exp(-t/M)",
+                assumptions=ASSUMES[:1],
+            ),
+        )
+        for t_us in (US_PER_H, 6 * US_PER_H, 24 * US_PER_H, 168 * US_PER_H)
+    )
+    return Table(
+        name="untouched",
+        title="R(t): chance that nothing stops the job",
+        columns=(Column(title="for", is_number=False), Column(title="chance")),
+        rows=rows,
+        is_folded=True,
+    )
 
 
 def _stops_table(scenario: Scenario) -> Table:

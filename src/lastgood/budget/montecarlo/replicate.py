@@ -85,18 +85,34 @@ def quantile_estimate(ordered: Any, share: float) -> Estimate:
     Source: order statistics; the number of values below the true quantile is binomial (David and Nagaraja).
     Assumes: independent values.
     """
-    from scipy.stats import binom
-
-    n = len(ordered)
+    n, tail = len(ordered), (1 - LEVEL) / 2
     value = float(ordered[min(n - 1, math.ceil(share * n) - 1)])
-    low = int(binom.ppf((1 - LEVEL) / 2, n, share))
-    high = int(binom.ppf(1 - (1 - LEVEL) / 2, n, share)) + 1
-    has_low = low >= 1 and binom.cdf(low - 1, n, share) <= (1 - LEVEL) / 2
+    low = _binomial_quantile(tail, n, share)
+    high = _binomial_quantile(1 - tail, n, share) + 1
+    has_low = low >= 1 and _binomial_up_to(low - 1, n, share) <= tail
     return Estimate(
         value,
         float(ordered[low - 1]) if has_low else None,
         float(ordered[high - 1]) if high <= n else None,
     )
+
+
+def _binomial_up_to(count: int, n: int, share: float) -> float:
+    # scipy.stats would say the same and take half a second to load.
+    from scipy.special import bdtr
+
+    return float(bdtr(count, n, share))
+
+
+def _binomial_quantile(chance: float, n: int, share: float) -> int:
+    """The smallest count that is not exceeded with at least this chance."""
+    low, high = 0, n
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (
+            (low, middle) if _binomial_up_to(middle, n, share) >= chance else (middle + 1, high)
+        )
+    return low
 
 
 def simulate(
