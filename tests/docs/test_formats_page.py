@@ -15,7 +15,7 @@ SAMPLES = ROOT / "tests" / "samples" / "import"
 OTHER_NAMES = {"fault_trace.json": "stepfun.json"}
 """Files that the page calls by the name of their publication."""
 FORMATS = [
-    "stepfun", "alertmanager", "dcgm", "kubernetes", "otlp", "table", "handkept", "slurm_jobs", "slurm_nodes", "elastic",
+    "kernel", "stepfun", "alertmanager", "dcgm", "kubernetes", "otlp", "table", "handkept", "slurm_jobs", "slurm_nodes", "elastic",
     "nccl_flight",
 ]  # fmt: skip
 FOLDERS = ["nccl"]
