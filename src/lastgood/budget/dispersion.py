@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 BINS_MAX = 25
 """Enough for a variance with 24 degrees of freedom, few enough that a burst of days stays inside one bin."""
 BINS_MIN = 5
-EVENTS_PER_BIN = 5
-"""Fisher's rule: below about five expected events in a bin the chi-square law of the index fails."""
+EVENTS_PER_BIN = 2
+"""With equal expectations the chi-square law of the index holds down to about one event per bin (Cochran, 1954), and
+in small records more bins, which means more degrees of freedom, are worth more than fuller ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

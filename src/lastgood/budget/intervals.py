@@ -6,8 +6,9 @@ the number of *independent* events that the counts are worth: n over the dispers
 the dispersion is itself estimated from a few bins. With dispersion 1 and many bins it is Garwood's interval.
 
 How the headline is chosen, and why so; tests/simulation/test_calibration.py holds what each step earns:
-- The dispersion test chooses at 0.20 and not at 0.05: with 20 to 40 events a test at 0.05 misses mild bursts so often
-  that the headline covers 89 to 92 %, while choosing the wider interval without need costs a few percent of width.
+- The dispersion test chooses at 0.20 and not at 0.05: with 20 to 40 events a test at 0.05 misses mild bursts often
+  enough that the headline covers 92 to 94 %, while choosing the wider interval without need costs a few percent of
+  width.
 - Bins are merged two by two while neighbours move together (z > 1.28), and the largest dispersion seen is kept:
   bursts that cross the edges of bins otherwise hide half of their variance.
 - Where nodes are known and unequal, the variance between nodes takes over: it already holds the bursts that stay on

@@ -66,8 +66,16 @@ def test_below_ten_events_nothing_is_tested():
     assert "Too few" in found.spread.sentence
 
 
-def test_bins_hold_about_five_events():
-    assert [bins_for(n) for n in (10, 50, 100, 10_000_000)] == [5, 10, 20, 25]
+def test_bins_hold_about_two_events():
+    assert [bins_for(n) for n in (10, 30, 50, 10_000_000)] == [5, 15, 25, 25]
+
+
+@pytest.mark.parametrize("n", [12, 20, 40])
+def test_with_two_events_in_a_bin_independent_ones_are_rejected_in_at_most_five_of_a_hundred(n):
+    """4,000 records of n events; counts of a dozen events take few values, so a share may be somewhat smaller."""
+    records = np.sort(random("size", n).uniform(0, 100, (4000, n)))
+    alarms = np.mean([dispersion(times, 100.0).spread.is_rejected for times in records])
+    assert 0.03 < alarms < 0.0625
 
 
 @pytest.mark.parametrize("times", [[-1.0], [11.0], [float("nan")]])
