@@ -23,6 +23,7 @@ _SLASHED = re.compile(rf"(\d{{1,2}})/(\d{{1,2}})/(\d{{4}}){_TAIL}")
 _NAMED = re.compile(
     rf"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\s+)?(?:([A-Za-z]{{3,9}})\.?\s+(\d{{1,2}})|(\d{{1,2}})\.?\s+([A-Za-z]{{3,9}})\.?),?(?:\s+(\d{{4}}))?{_TAIL}"
 )
+_ISO_START = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:")
 _ISO_SHORT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d):(\d\d)(.*)")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
@@ -43,7 +44,10 @@ def parse_people_time(text: str, times: Times) -> ParsedTime:
     Raises:
         RowProblem: It is none, or it is two.
     """
-    text = text.strip().strip("*_`")
+    text = text.strip()
+    if _ISO_START.match(text):
+        return times.parse(text)
+    text = text.strip("*_`")
     if len(text) > TIME_CHARS_MAX:
         raise RowProblem("not a time", text[:60])
     match = _YMD.fullmatch(text)

@@ -23,7 +23,7 @@ from lastgood.ledger.importers.table_rows import read_records, sniff_delimiter
 from lastgood.ledger.importers.times import ParsedTime, Times
 
 if TYPE_CHECKING:
-    from lastgood.ledger.importers.table_map import ColumnMap
+    from lastgood.ledger.importers.table_map import ColumnMap, Columns
 
 _HEADERS: dict[str, tuple[bytes, ...]] = {
     "acme-kalos": (b"job_id", b"gpu_num", b"mem_per_pod_GB", b"fail_time"),
@@ -192,6 +192,12 @@ class _Parser:
         self._map = column_map
         self._columns = column_map.columns
         options = context.options
+        # Only those that the map can give at all: a table has millions of rows.
+        self._axes = [
+            name
+            for name in ("class", "cause", "cause_status", "symptom", "role")
+            if name in column_map.defaults or _column(self._columns, name) is not None
+        ]
         self._times = Times(
             zone=options.zone or column_map.zone, year=options.year, mtime_us=source.mtime_us
         )
@@ -361,7 +367,7 @@ class _Parser:
             "domain": shared,
             "body": self._body(values),
         }
-        for name in ("class", "cause", "cause_status", "symptom", "role"):
+        for name in self._axes:
             word = self._word(values, name)
             if word is not None:
                 fields["class_" if name == "class" else name] = word
@@ -393,7 +399,7 @@ class _Parser:
         """A field in our words: what the map says the file's word means, else the word itself, else the default."""
         if name in self._map.last_only and not values.is_last:
             return None
-        column = getattr(self._columns, "class_" if name == "class" else name)
+        column = _column(self._columns, name)
         text = _text(values, column)
         meanings = self._map.words.get(name)
         default = self._map.defaults.get(name)
@@ -413,12 +419,17 @@ class _Parser:
         return "unknown" if name in {"cause", "symptom", "cause_status", "role"} else default
 
 
+def _column(columns: Columns, name: str) -> str | None:
+    """The column of a field; `class` is a word of Python's."""
+    return getattr(columns, "class_" if name == "class" else name)
+
+
 _FOLLOWED = "followed by another attempt"
 
 
 def _down(value: Any, path: str) -> Any:
     """The value under a dotted name; a list on the way gives the values of all its elements."""
-    if isinstance(value, Mapping) and path in value:
+    if isinstance(value, dict) and path in value:
         return value[path]
     for part in path.split("."):
         if isinstance(value, list):
@@ -428,29 +439,36 @@ def _down(value: Any, path: str) -> Any:
             value = [
                 leaf for found in inner for leaf in (found if isinstance(found, list) else [found])
             ]
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             value = value.get(part)
         else:
             return None
     return value
 
 
-def _found(values: _Values, column: str | None) -> Any:
-    if column is None:
-        return None
+def _found(values: _Values, column: str) -> Any:
     found = _down(values.inner, column)
-    return _down(values.outer, column) if found is None else found
+    return (
+        _down(values.outer, column) if found is None and values.outer is not values.inner else found
+    )
 
 
 def _text(values: _Values, column: str | None) -> str | None:
     """The cell as text; None when it is missing."""
-    found = _found(values, column)
-    if found is None or isinstance(found, list | Mapping):
+    if column is None:
         return None
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    text = str(found).strip()
-    return None if not text or text.lower() in {"none", "null", "nan", "nat"} else text
+    found = values.inner.get(column)
+    if found is None:
+        found = _found(values, column)
+    if not isinstance(found, str):
+        if found is None or isinstance(found, list | dict):
+            return None
+        found = ("true" if found else "false") if isinstance(found, bool) else str(found)
+    text = found.strip()
+    return None if not text or (len(text) <= 4 and text.lower() in _NOTHING) else text
+
+
+_NOTHING = frozenset(("none", "null", "nan", "nat"))
 
 
 def _texts(values: _Values, column: str) -> list[str]:
