@@ -65,16 +65,18 @@ def insert_batch(
         CanonicalError: An event that cannot be written; nothing of the batch was inserted yet.
     """
     tree = TreeBuilder(frontier)
+    leaves: list[bytes] = []
     rows = []
     for seq, event in enumerate(events, frontier.size):
         event = msgspec.structs.replace(event, seq=seq, t_recorded_us=now_us)
         body = encode_event(event)
         leaf = sha256(b"\x00" + body).digest()
         link = sha256(link + leaf).digest()
-        tree.append(leaf)
+        leaves.append(leaf)
         incident = None if event.links is None else event.links.incident
         rows.append(
             (seq, event.id, event.kind, event.run, incident, event.t_occurred_us, link, body)
         )
+    tree.extend(leaves)
     connection.executemany(_INSERT, rows)
     return Batch(len(rows), tree.frontier(), link)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
@@ -40,6 +40,10 @@ from lastgood.ledger.schema import (
 )
 from lastgood.ledger.tree_head import TreeHead, parse_note
 
+CHUNK_ROWS = 1_024
+"""Leaves that are put into the tree at once."""
+CACHE_KIB = 262_144
+"""Memory for pages: the check of the indexes looks up every row in each of them."""
 OTHER_LEDGER = "LG-I04"
 """Code of the refusal to compare a ledger with the head of another one."""
 
@@ -82,7 +86,14 @@ class VerifyResult:
         return TreeHead(origin=self.origin, size=self.size, root=self.root)
 
 
-class _Row(msgspec.Struct):
+class _Links(msgspec.Struct, frozen=True, gc=False):
+    incident: str | None = None
+
+
+_NO_LINKS = _Links()
+
+
+class _Row(msgspec.Struct, gc=False):
     """The part of a body that columns repeat."""
 
     seq: int
@@ -90,7 +101,10 @@ class _Row(msgspec.Struct):
     kind: str
     run: str | None = None
     t_occurred_us: int | None = None
-    links: dict[str, object] = msgspec.field(default_factory=dict)
+    links: _Links = _NO_LINKS
+
+
+_DECODER = msgspec.json.Decoder(_Row)
 
 
 class _Bad(Exception):
@@ -152,6 +166,7 @@ def verify_ledger(path: str | os.PathLike[str], *, head: TreeHead | None = None)
 
 def _verify(connection: apsw.Connection, path: Path, head: TreeHead | None) -> VerifyResult:
     with storage_errors(path):
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("BEGIN")  # one snapshot, while writers go on
     origin = _origin(connection, path)
     if head is not None and origin is not None and head.origin != origin:
@@ -190,56 +205,65 @@ def _verify(connection: apsw.Connection, path: Path, head: TreeHead | None) -> V
 
 
 def _scan_rows(connection: apsw.Connection, path: Path, scan: _Scan, sizes: set[int]) -> None:
-    """Hashes every row; stops at the first that does not fit."""
-    decode = msgspec.json.Decoder(_Row).decode
-    tree, link = scan.tree, scan.link
+    """Hashes every row; stops at the first that does not fit. A page that cannot be read counts against its row."""
     if 0 in sizes:
-        scan.roots[0] = tree.root()
-    for row in _rows(connection, path, tree):
-        seq = tree.size
-        if row[0] != seq:
-            raise _Bad(f"row {seq} is missing: the next one there is {row[0]}", seq)
-        body = row[6]
-        if not isinstance(body, bytes):
-            raise _Bad(f"row {seq}: its body is not bytes", seq)
-        leaf = sha256(b"\x00" + body).digest()
-        link = sha256(link + leaf).digest()
-        if link != row[5]:
-            raise _Bad(f"row {seq}: its bytes do not hash to its link", seq)
-        try:
-            said = decode(body)
-        except msgspec.MsgspecError as error:
-            raise _Bad(f"row {seq}: its body is not an event ({error})", seq) from error
-        told = (
-            said.seq,
-            said.id,
-            said.kind,
-            said.run,
-            said.links.get("incident"),
-            said.t_occurred_us,
-        )
-        if told != (*row[:4], row[7], row[4]):
-            raise _Bad(
-                f"row {seq}: its columns differ from its body, which says seq {said.seq}, id {said.id}",
-                seq,
-            )
-        tree.append(leaf)
-        if tree.size in sizes:
-            scan.roots[tree.size] = tree.root()
+        scan.roots[0] = scan.tree.root()
+    # NOT INDEXED: the order and the bytes must come from the table itself, not from an index beside it.
+    sql = "SELECT seq, id, kind, run, t_occurred_us, link, body, incident FROM event NOT INDEXED ORDER BY seq"
+    stops = iter([*sorted(size for size in sizes if size), None])
+    leaves: list[bytes] = []
+    decode, link, at, stop = _DECODER.decode, scan.link, 0, next(stops)
+    try:
+        with storage_errors(path):
+            for row in connection.execute(sql):
+                seq, name, kind, run, t_us, kept, body, incident = row
+                try:
+                    leaf = sha256(b"\x00" + body).digest()
+                    link = sha256(link + leaf).digest()
+                    said = decode(body)
+                except (TypeError, msgspec.MsgspecError):
+                    raise _first_bad(row, at, link) from None
+                if (
+                    seq != at or link != kept or said.seq != seq or said.id != name or said.kind != kind
+                    or said.run != run or said.t_occurred_us != t_us or said.links.incident != incident
+                ):  # fmt: skip
+                    raise _first_bad(row, at, link)
+                at += 1
+                leaves.append(leaf)
+                if at == stop or len(leaves) == CHUNK_ROWS:
+                    scan.tree.extend(leaves)
+                    leaves.clear()
+                    if at == stop:
+                        scan.roots[at] = scan.tree.root()
+                        stop = next(stops)
+    except LedgerCorrupt as error:
+        raise _Bad(f"row {at} cannot be read: {error.found}", at) from error
+    except UnicodeDecodeError as error:
+        raise _Bad(f"row {at} holds text that is none: {error.reason}", at) from error
+    scan.tree.extend(leaves)
     scan.link = link
 
 
-def _rows(connection: apsw.Connection, path: Path, tree: TreeBuilder) -> Iterator[tuple]:
-    """The rows in order; a page that cannot be read counts against the row that was wanted from it."""
-    # NOT INDEXED: the order and the bytes must come from the table itself, not from an index beside it.
-    sql = "SELECT seq, id, kind, run, t_occurred_us, link, body, incident FROM event NOT INDEXED ORDER BY seq"
+def _first_bad(row: tuple[Any, ...], at: int, link: bytes) -> _Bad:
+    """What is wrong with the row that came where row `at` belongs; `link` is the one that its bytes give."""
+    seq, name, kind, run, t_us, kept, body, incident = row
+    if seq != at:
+        return _Bad(f"row {at} is missing: the next one there is {seq}", at)
+    if not isinstance(body, bytes):
+        return _Bad(f"row {at}: its body is not bytes", at)
+    if link != kept:
+        return _Bad(f"row {at}: its bytes do not hash to its link", at)
     try:
-        with storage_errors(path):
-            yield from connection.execute(sql)
-    except LedgerCorrupt as error:
-        raise _Bad(f"row {tree.size} cannot be read: {error.found}", tree.size) from error
-    except UnicodeDecodeError as error:
-        raise _Bad(f"row {tree.size} holds text that is none: {error.reason}", tree.size) from error
+        said = _DECODER.decode(body)
+    except msgspec.MsgspecError as error:
+        return _Bad(f"row {at}: its body is not an event ({error})", at)
+    told = (said.seq, said.id, said.kind, said.run, said.t_occurred_us, said.links.incident)
+    assert told != (seq, name, kind, run, t_us, incident), (
+        "only a row that does not fit is explained"
+    )
+    return _Bad(
+        f"row {at}: its columns differ from its body, which says seq {said.seq}, id {said.id}", at
+    )
 
 
 def _compare_frontier(connection: apsw.Connection, path: Path, scan: _Scan) -> None:

@@ -5,6 +5,7 @@ import pytest
 from lastgood.ledger.merkle import (
     EMPTY_ROOT,
     Frontier,
+    TreeBuilder,
     check_consistency,
     check_inclusion,
     consistency_proof,
@@ -154,3 +155,19 @@ def test_a_frontier_survives_its_bytes():
 def test_a_frontier_that_no_list_could_have_produced_is_refused(size, blob):
     with pytest.raises(ValueError, match="frontier"):
         Frontier.from_bytes(size, blob)
+
+
+@pytest.mark.parametrize(
+    "parts", [(1, 1, 1), (7, 9, 256), (3, 1024, 5), (0, 513, 2, 0), (256, 256, 1)]
+)
+def test_many_leaves_at_once_give_the_tree_of_one_after_the_other(parts):
+    leaves = [leaf_hash(str(n).encode()) for n in range(sum(parts))]
+    builder, single = TreeBuilder(), TreeBuilder()
+    at = 0
+    for count in parts:
+        builder.extend(leaves[at : at + count])
+        for leaf in leaves[at : at + count]:
+            single.append(leaf)
+        at += count
+        assert builder.frontier() == single.frontier()
+    assert TreeBuilder(builder.frontier()).root() == root_of(leaves)
