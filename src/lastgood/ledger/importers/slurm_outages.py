@@ -87,6 +87,30 @@ class Outage:
     devices: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a record says about the cause."""
+
+    reason: str = ""
+    code: str = ""
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def or_fuller(self, later: _Said) -> _Said:
+        """This one, or the one that came later when it explains more.
+
+        A class says more than none; within one class a known cause says more than an unknown one. A node that went
+        down and is then drained for its repair was down, and not in maintenance.
+        """
+        mine, theirs = self.fields.get("class_"), later.fields.get("class_")
+        if mine is None:
+            return later if theirs is not None else self
+        is_cause_new = self._is_open() and not later._is_open()
+        return later if mine == theirs and is_cause_new else self
+
+    def _is_open(self) -> bool:
+        return self.fields.get("cause") in {None, "unknown"}
+
+
 @dataclass(slots=True)
 class _Chain:
     """Records of one node that touch: from the first begin to the last end."""
@@ -96,7 +120,10 @@ class _Chain:
     name: str
     begin_id: str
     end_id: str | None
-    has_class: bool = True
+    said: _Said
+    """What is known of its cause by now."""
+    opened_with: _Said
+    """What its first event says; the rest is told where it ends."""
 
 
 @dataclass(slots=True)
@@ -141,103 +168,86 @@ class Outages:
         )
 
     def _incident(self, outage: Outage, row: Item, code: str) -> Iterator[Event]:
-        fields = mapping_fields(self.mapping, code)
-        body = {
-            "label": outage.recorded,
-            "reason": outage.reason,
-            "user": outage.user,
-            "mapping": self.mapping.id,
-            "code": code,
-        }
-        body = {key: value for key, value in body.items() if value}
+        own = _Said(outage.reason, code, mapping_fields(self.mapping, code))
         name = self.context.incident_id(outage.cluster or "", outage.node, outage.start_us)
 
-        def begin(chain: str, at_us: int) -> Event:
+        def begin(chain: str, at_us: int, said: _Said) -> Event:
+            told = {"label": outage.recorded, "reason": outage.reason, "user": outage.user}
+            body = {key: value for key, value in told.items() if value}
+            body |= {"mapping": self.mapping.id, "code": said.code}
             return self._event(
-                EventKind.INCIDENT_OPEN, outage, row, at_us, identity=(chain, at_us), incident=chain, body=body, **fields
+                EventKind.INCIDENT_OPEN, outage, row, at_us, identity=(chain, at_us), incident=chain, body=body,
+                **said.fields,
             )  # fmt: skip
 
-        def end(chain: str, at_us: int, *, is_told: bool) -> Event:
-            # What only a later record tells about the cause is added where the outage ends.
-            told = {} if is_told else fields
+        def end(kind: str, chain: str, at_us: int, said: _Said | None) -> Event:
+            # What only a later record tells about the cause is added where the outage ends, or goes on.
+            fields = {} if said is None else said.fields
+            body = {} if said is None else {"mapping": self.mapping.id, "code": said.code}
+            if said is not None and said.reason:
+                body["reason"] = said.reason
             return self._event(
-                EventKind.INCIDENT_CLOSE, outage, row, at_us, identity=(chain, at_us), incident=chain,
-                body={"reason": outage.reason} if told and outage.reason else {}, **told,
+                kind, outage, row, at_us, identity=(chain, at_us), incident=chain, body=body, **fields
             )  # fmt: skip
 
-        has_class = fields.get("class_") is not None
-        yield from self._stretch(self.incidents, outage, row, name, begin, end, has_class=has_class)
+        yield from self._stretch(self.incidents, outage, name, own, begin, end)
 
     def _absence(self, outage: Outage, row: Item) -> Iterator[Event]:
-        body = {"basis": "node"}
-
-        def leave(_chain: str, at_us: int) -> Event:
+        def change(kind: str, at_us: int) -> Event:
+            devices = None if kind == EventKind.ANNOTATION else outage.devices
             return self._event(
-                EventKind.EXPOSURE_LEAVE, outage, row, at_us, identity=(at_us,), devices=outage.devices, body=body
+                kind, outage, row, at_us, identity=("exposure", at_us), devices=devices, body={"basis": "node"}
             )  # fmt: skip
 
-        def join(_chain: str, at_us: int, *, is_told: bool) -> Event:
-            del is_told
-            return self._event(
-                EventKind.EXPOSURE_JOIN, outage, row, at_us, identity=(at_us,), devices=outage.devices, body=body
-            )  # fmt: skip
+        def leave(_chain: str, at_us: int, _said: _Said) -> Event:
+            return change(EventKind.EXPOSURE_LEAVE, at_us)
 
-        yield from self._stretch(self.absences, outage, row, "", leave, join, has_class=True)
+        def join(kind: str, _chain: str, at_us: int, _said: _Said | None) -> Event:
+            is_back = kind == EventKind.INCIDENT_CLOSE
+            return change(EventKind.EXPOSURE_JOIN if is_back else kind, at_us)
+
+        yield from self._stretch(self.absences, outage, "", _Said(), leave, join)
 
     def _stretch(
         self,
         chains: OrderedDict[str, _Chain],
         outage: Outage,
-        row: Item,
         name: str,
-        begin: Callable[[str, int], Event],
-        end: Callable[..., Event],
-        *,
-        has_class: bool,
+        own: _Said,
+        begin: Callable[[str, int, _Said], Event],
+        end: Callable[[str, str, int, _Said | None], Event],
     ) -> Iterator[Event]:
         """The begin and the end of a record, or what it changes in the one that it touches."""
         key = f"{outage.cluster or ''}/{outage.node}"
-        before = chains.pop(key, None)
-        if before is not None and before.end_us == outage.start_us != before.begin_us:
+        chain = chains.pop(key, None)
+        if chain is not None and chain.end_us == outage.start_us != chain.begin_us:
             # It goes on: the end that was written for the record before is taken back.
-            before.has_class |= has_class and before.end_us is None
-            taken_back = before.end_id
-            before.end_us, before.end_id = outage.end_us, None
-            if outage.end_us is None:
-                event = self._goes_on(outage, row, taken_back)
-            else:
-                event = end(before.name, outage.end_us, is_told=before.has_class or not has_class)
-                before.end_id = event.id
-            before.has_class |= has_class
-            yield _superseding(event, taken_back)
-            chain = before
-        elif before is not None and outage.end_us == before.begin_us != outage.start_us:
+            said = chain.said.or_fuller(own)
+            is_over = outage.end_us is not None
+            kind = EventKind.INCIDENT_CLOSE if is_over else EventKind.ANNOTATION
+            at_us = outage.start_us if outage.end_us is None else outage.end_us
+            event = end(kind, chain.name, at_us, None if said is chain.opened_with else said)
+            yield _superseding(event, chain.end_id)
+            chain.end_us, chain.end_id = outage.end_us, event.id if is_over else None
+            chain.said = said
+        elif chain is not None and outage.end_us == chain.begin_us != outage.start_us:
             # Newest first: what is known of this outage began earlier.
-            event = begin(before.name, outage.start_us)
-            yield _superseding(event, before.begin_id)
-            before.begin_us, before.begin_id = outage.start_us, event.id
-            chain = before
+            chain.said = own.or_fuller(chain.said)
+            event = begin(chain.name, outage.start_us, chain.said)
+            yield _superseding(event, chain.begin_id)
+            chain.begin_us, chain.begin_id = outage.start_us, event.id
+            chain.opened_with = chain.said
         else:
-            event = begin(name, outage.start_us)
+            event = begin(name, outage.start_us, own)
             yield event
-            chain = _Chain(outage.start_us, outage.end_us, name, event.id, None, has_class)
+            chain = _Chain(outage.start_us, outage.end_us, name, event.id, None, own, own)
             if outage.end_us is not None:
-                event = end(name, outage.end_us, is_told=True)
+                event = end(EventKind.INCIDENT_CLOSE, name, outage.end_us, None)
                 chain.end_id = event.id
                 yield event
         chains[key] = chain
         if len(chains) > NODES_MAX:
             chains.popitem(last=False)
-
-    def _goes_on(self, outage: Outage, row: Item, taken_back: str | None) -> Event:
-        return self._event(
-            EventKind.ANNOTATION,
-            outage,
-            row,
-            outage.start_us,
-            identity=(taken_back or "",),
-            body={"reason": "the outage goes on under another state", "state": outage.recorded},
-        )
 
     def _event(
         self,

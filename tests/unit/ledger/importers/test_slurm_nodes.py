@@ -72,7 +72,7 @@ def test_the_reason_decides_where_the_state_says_nothing(tmp_path):
     incidents = import_one(tmp_path, EVENTS).incidents
     found = {i.domain[0].id: (i.class_, i.symptom, i.cause, i.cause_status) for i in incidents}
     assert found == {
-        "gpu-0007": ("fail_stop", "host_unreachable", "unknown", "unknown"),
+        "gpu-0007": ("fail_stop", "device_error", "gpu.bus", "supported"),
         "gpu-0011": ("planned", None, "operator", "supported"),
         "gpu-0012": (None, None, "unknown", "unknown"),
         "gpu-0013": ("fail_stop", "health_check_failed", "unknown", "unknown"),
@@ -120,6 +120,26 @@ def test_a_drain_without_a_reason_learns_its_class_from_the_record_that_continue
         ),
     )
     assert [(i.class_, i.cause) for i in imported.incidents] == [("fail_stop", "gpu.unknown")]
+
+
+@pytest.mark.parametrize("is_newest_first", [False, True])
+@pytest.mark.parametrize("end", [300, None])
+def test_the_record_that_names_the_cause_explains_the_whole_outage(tmp_path, end, is_newest_first):
+    rows = [
+        outage("a", 0, 100, "DOWN*", "Not responding"),
+        outage("a", 100, 200, "DOWN*+DRAIN", "GPU 3 fallen off the bus"),
+        outage("a", 200, end, "DRAIN", "maintenance: swap GPU 3"),
+    ]
+    imported = import_text(tmp_path, table(*(reversed(rows) if is_newest_first else rows)))
+    (incident,) = fold_incidents(in_effect(imported.events))
+    assert (incident.class_, incident.cause) == ("fail_stop", "gpu.bus")
+    assert incident.is_open == (end is None)
+
+
+def test_a_node_that_went_down_and_is_drained_for_its_repair_was_not_in_maintenance(tmp_path):
+    rows = [outage("a", 0, 100, "DOWN*", "Not responding"), outage("a", 100, 200, "DRAIN", "maintenance")]  # fmt: skip
+    (incident,) = import_text(tmp_path, table(*rows)).incidents
+    assert (incident.class_, incident.cause) == ("fail_stop", "unknown")
 
 
 def test_devices_leave_with_an_outage_and_come_back_after_it(tmp_path):
