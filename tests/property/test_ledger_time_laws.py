@@ -168,7 +168,9 @@ def test_every_microsecond_of_the_window_has_exactly_one_state(events, as_of, wi
         assert total == wall.totals_us[state]
     if window:
         assert window[0] <= wall.start_us or wall.window_us == 0
-    assert wall.end_us <= START_US + as_of or wall.window_us == 0
+    # Records that a wrong clock dated earlier were known by then, and reach behind it once they are put in order.
+    is_late = wall.end_us > START_US + as_of and wall.window_us > 0
+    assert not is_late or wall.skew.event_count
 
 
 @settings(max_examples=80)

@@ -102,10 +102,15 @@ def _sentence(times: RunTimes, restarts: int) -> str:
             f"{100 * high:.1f} % of it was productive."
         )
     unknown_us = wall.totals_us[WallState.UNKNOWN]
-    said = f"{100 * low:.1f} % of {lasted} of wall time produced work that counts, with {again}"
+    most = "At most " if wall.skew.is_lower_bound else ""
+    said = (
+        f"{most}{100 * low:.1f} % of {lasted} of wall time produced work that counts, with {again}"
+    )
+    if wall.skew.is_lower_bound:
+        said += "; a clock contradicts the order of the starts, so the wait before one is not known"
     if unknown_us:
         said += f"; {format_duration(unknown_us)} are unknown, so it may have been up to {100 * high:.1f} %"
-    return said + "."
+    return said + ("." if wall.has_end else "; the end of the run is not on record.")
 
 
 def _figure(name: str, value: float | None, unit: str, wall: WallTime, *, what: str) -> Figure:
@@ -288,6 +293,9 @@ def _rules_section(wall: WallTime) -> Section:
                 text=f"No record tells the end of the run: it is taken to have ended {quiet} after its last sign of life, and those {quiet} are unknown.",
             )
         )
+    elif not wall.has_end:
+        text = "No record tells the end of the run: it is measured up to the last moment that its logs cover."
+        notes.append(Note(level="warning", text=text))
     if wall.skew.event_count:
         notes.append(Note(level="warning", text=_skew_words(wall)))
     if not wall.is_work_recorded:

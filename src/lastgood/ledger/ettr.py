@@ -328,6 +328,11 @@ def _began_us(incident: Incident, wall: WallTime) -> int:
 
 def _source(wall: WallTime, what: str) -> str:
     inferred = f"; {format_duration(wall.inferred_us)} closed by rule" if wall.inferred_us else ""
+    if wall.skew.event_count:
+        shift = format_duration(wall.skew.shift_us_max)
+        inferred += f"; skew corrected: {wall.skew.event_count} events, {shift}"
+    if wall.skew.is_lower_bound:
+        inferred += " at least, so the wait before a start is not known"
     if not wall.is_work_recorded:
         inferred += "; no record tells work from waiting"
     return f"ledger, run {wall.run}: {what}{inferred}"

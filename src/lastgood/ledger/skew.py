@@ -110,7 +110,7 @@ def _starts(events: Sequence[Event]) -> list[_Start]:
         if key is not None and event.kind in _LIFE_KINDS and _writer(event) in writers:
             found.setdefault(key, []).append(event)
     starts = [
-        _Start(key, own, min(map(_begin_us, own)), max(map(_end_us, own)), _delay_us(own))
+        _Start(key, own, min(map(_begin_us, own)), max(map(ended_us, own)), _delay_us(own))
         for key, own in found.items()
     ]
     if all(start.delay_us is not None for start in starts):
@@ -171,7 +171,8 @@ def _begin_us(event: Event) -> int:
     return min(time_of(event), began) if isinstance(began, int) else time_of(event)
 
 
-def _end_us(event: Event) -> int:
+def ended_us(event: Event) -> int:
+    """The last time that an event tells of: for steps, the end of the last one."""
     ended = event.body.get("ended_us")
     stamps = [t for t in ended if isinstance(t, int)] if isinstance(ended, list) else []
     return max([time_of(event), *stamps])

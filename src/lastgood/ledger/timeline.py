@@ -17,7 +17,7 @@ from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event, time_of
 from lastgood.ledger.executions import Execution, is_imported, known_since_us, read_executions
 from lastgood.ledger.incident import declared_incidents
-from lastgood.ledger.skew import NO_SKEW, Skew, in_recorded_order, straightened
+from lastgood.ledger.skew import NO_SKEW, Skew, ended_us, in_recorded_order, straightened
 
 if TYPE_CHECKING:
     from lastgood.ledger.walltime import WallTimeRules
@@ -71,6 +71,8 @@ class Timeline:
     skew: Skew = NO_SKEW
     is_end_inferred: bool = False
     """The run has no end on record, and a rule closed it before `as_of`."""
+    has_end: bool = False
+    """The end of the run is on record."""
     is_work_recorded: bool = True
     """False for a log that holds no step and no section of work: it cannot tell work from waiting."""
     alive_us: int = 0
@@ -86,7 +88,9 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
     if any(is_imported(event) for event in known):
         known = in_recorded_order(known)
     known, timeline.skew = straightened(known, uncertainty_us=rules.skew_us_max)
-    known = [event for event in known if time_of(event) <= as_of_us] or known[:1]
+    if timeline.skew.event_count:
+        # They were known by then; that they happened later is what their clock did not say.
+        as_of_us = max([as_of_us, *(max(time_of(e), ended_us(e)) for e in known)])
     read = read_executions(known, as_of_us)
     timeline.executions, timeline.step_us_median = read.items, read.step_us_median
     timeline.clamped_count, timeline.unfinished_us = read.clamped_count, read.unfinished_us
@@ -134,7 +138,7 @@ def _close_life(
     last = max(marks, key=_in_life, default=None)
     timeline.end_us = as_of_us
     if last is not None and last.kind == EventKind.RUN_END:
-        timeline.end_us = max(timeline.start_us, time_of(last))
+        timeline.end_us, timeline.has_end = max(timeline.start_us, time_of(last)), True
         return ()
     if not imported or len(imported) < len(events):
         return ()

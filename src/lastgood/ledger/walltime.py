@@ -119,6 +119,8 @@ class WallTime:
     """Steps whose record, or whose end, is missing and that a rule took to have run."""
     skew: Skew = NO_SKEW
     """What was corrected because the clocks of two starts contradicted each other."""
+    has_end: bool = False
+    """The end of the run is on record; without it the window ends at `as_of_us`, or by rule."""
     is_work_recorded: bool = True
     """False when no record could tell work from waiting: then nothing is known of productive time, not even zero."""
     is_end_inferred: bool = False
@@ -196,6 +198,7 @@ def _wall_time(
         clamped_count=timeline.clamped_count,
         inferred_steps=sum(e.is_inferred for e in inside),
         skew=timeline.skew,
+        has_end=timeline.has_end,
         is_work_recorded=timeline.is_work_recorded,
         is_end_inferred=timeline.is_end_inferred,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from lastgood.contract.load import default_contract
 from lastgood.evidence.imported_run_part import build_imported_run, is_run_imported
@@ -88,9 +89,30 @@ def test_unknown_time_gives_a_range_and_an_end_by_rule_is_said():
     section = section_of(log().starts(1, 50, 0))
     assert section.headline
     assert section.headline.sentence.endswith(
-        "10 min are unknown, so it may have been up to 100.0 %."
+        "10 min are unknown, so it may have been up to 100.0 %; the end of the run is not on record."
     )
     assert "10 min after its last sign of life" in sentences(section, "rules")
+
+
+def test_a_log_that_stops_in_the_middle_says_so_even_when_asked_at_its_last_row():
+    section = section_of(log().starts(1, 50, 0), as_of=490)
+    assert section.headline
+    assert section.headline.sentence == (
+        "100.0 % of 8.17 min of wall time produced work that counts, with 0 restarts; the end of the run is not on record."
+    )
+    assert "up to the last moment that its logs cover" in sentences(section, "rules")
+
+
+def test_a_clock_that_nothing_can_correct_makes_the_ratio_an_upper_bound():
+    story = behind(600, has_receiver=False)
+    story.events = [structs.replace(event, t_observed_us=None) for event in story.events]
+    section = section_of(story)
+    assert section.headline
+    assert section.headline.sentence.startswith("At most 100.0 % of 16.5 min of wall time")
+    assert section.figures[0].figure.source.endswith(
+        "skew corrected: 3 events, 6.5 min at least, so the wait before a start is not known"
+    )
+    assert "so the wait before them is not known" in sentences(section, "rules")
 
 
 def test_steps_without_a_record_are_counted_in_words():

@@ -261,6 +261,14 @@ def test_the_order_of_a_schedulers_records_is_not_questioned():
     assert wall_of(story).skew == NO_SKEW
 
 
+def test_records_that_a_wrong_clock_dated_earlier_were_known_when_they_were_read():
+    story = behind(600, has_receiver=False)
+    story.events = [structs.replace(event, t_observed_us=None) for event in story.events]
+    # The last row of the log says 600 s; what it tells of happened behind 490 s.
+    assert seconds(wall_of(story, as_of=600)) == {"productive": 990}
+    assert wall_of(story, as_of=600).accepted_steps == 100
+
+
 def test_starts_are_told_apart_by_their_recorded_time_where_nothing_numbers_them():
     story = behind(600, has_receiver=True)
     story.events = [

@@ -80,7 +80,7 @@ class Jobs:
         if len(self._remembered) > REMEMBERED_MAX:
             self._remembered.popitem(last=False)
         self._row, self._seen_us = row, seen_us
-        for at_us in (facts.started_us, facts.step_us, facts.ended_us):
+        for at_us in (facts.started_us, facts.step_us, facts.ended_us, seen_us):
             if at_us is not None:
                 self._context.coverage(at_us)
         events = [*self._make_room(name), *self._of(self._jobs[name], facts)]
