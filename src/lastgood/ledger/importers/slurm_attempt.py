@@ -178,6 +178,7 @@ class JobEvents:
             body["queued_us"] = max(0, start_us - job.submit_us)
         if job.state in GOING_ON and job.elapsed_us is not None:
             body["alive_until_us"] = start_us + job.elapsed_us
+            self.context.coverage(body["alive_until_us"])
         yield self._event(
             EventKind.ATTEMPT_START, job, attempt, row, start_us, devices=devices, body=body
         )

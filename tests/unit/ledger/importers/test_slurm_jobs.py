@@ -275,3 +275,8 @@ def test_a_job_whose_allocation_lists_no_accelerator_had_none(tmp_path):
 def test_a_list_of_failed_hosts_that_cannot_be_rejects_its_row(tmp_path):
     quality = import_text(tmp_path, table(job(1, State="NODE_FAIL", FailedNode="gpu-[1-"))).quality
     assert list(quality.rejected) == ["a list of hosts that cannot be"]
+
+
+def test_a_job_that_runs_is_covered_up_to_the_export(tmp_path):
+    file = import_one(tmp_path, REQUEUE).file
+    assert file.coverage_end_us == 1_793_607_600 * S  # 1,200 s after the start of attempt 3
