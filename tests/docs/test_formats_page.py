@@ -16,7 +16,7 @@ OTHER_NAMES = {"fault_trace.json": "stepfun.json"}
 """Files that the page calls by the name of their publication."""
 FORMATS = [
     "kernel", "stepfun", "alertmanager", "dcgm", "kubernetes", "otlp", "table", "handkept", "slurm_jobs", "slurm_nodes", "elastic",
-    "nccl_flight",
+    "nccl_flight", "goodput", "mlperf",
 ]  # fmt: skip
 FOLDERS = ["nccl"]
 
