@@ -13,12 +13,10 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-import msgspec
-
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
-from lastgood.ledger.importers.json_scan import Broken
+from lastgood.ledger.importers.json_scan import Broken, part_of
 from lastgood.ledger.importers.mapping import mapping_fields
 from lastgood.ledger.importers.source import Item, Source, json_items
 
@@ -72,10 +70,11 @@ class _Alerts:
                 yield message
                 continue
             self._count_lost(value)
+            if not alerts:
+                yield Item(message.number, message.raw, None)
             for alert in alerts:
-                raw = msgspec.json.encode(alert)
                 kept = alert if isinstance(alert, dict) else Broken("an alert that is no object")
-                yield Item(message.number, raw, kept)
+                yield part_of(message, alert, kept)
 
     def _count_lost(self, message: Mapping[str, Any]) -> None:
         """A message that is sent again leaves out the same alerts: the most per group counts."""
@@ -93,6 +92,9 @@ class _Alerts:
     def parse(self, row: Item) -> Iterator[Event]:
         """One alert as its events."""
         alert = row.value
+        if alert is None:
+            self._context.ignore(row, "messages without alerts")
+            return
         if not isinstance(alert, dict) or "startsAt" not in alert:
             raise RowProblem("neither a message nor an alert")
         labels = _texts(alert.get("labels"))

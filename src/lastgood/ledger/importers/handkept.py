@@ -8,7 +8,7 @@ zone or a year is marked as inferred, and a stop without a day is that of the st
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ _HOST_IN_TEXT = re.compile(
     re.IGNORECASE,
 )
 _HOSTS_MAX = 1_000
-_PLACES_MAX = 1_000_000
+_PLACES_MAX = 65_536
 READING = (
     "class and cause are read from people's words: planned, slow or wrong results where a word says so, else "
     "fail_stop; a cause at most supported, unknown where no word is on the list"
@@ -78,7 +78,7 @@ class _Parser:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._mapping = context.mapping("cause-words")
-        self._counts: dict[tuple[int, str], int] = defaultdict(int)
+        self._counts: OrderedDict[tuple[int, str], int] = OrderedDict()
 
     def parse(self, row: Item) -> Iterator[Event]:
         """One entry."""
@@ -95,10 +95,9 @@ class _Parser:
         self._context.coverage(begin.t_us)
         hosts = _hosts(entry) or [name for name in (self._context.options.host,) if name]
         place = (begin.t_us, entry.get("id") or ",".join(hosts))
-        if len(self._counts) >= _PLACES_MAX:
-            raise RowProblem("more entries than can be told apart")
         # Not the words: people mend those later, and a stop or a cause that is added must find its incident.
-        incident = self._context.incident_id(*place, self._counts[place])
+        number = self._counts.pop(place, 0)
+        incident = self._context.incident_id(*place, number)
         said = self._fields(entry)
         shared: dict[str, Any] = {
             "row": row,
@@ -130,7 +129,9 @@ class _Parser:
                     **shared,
                 )
             )
-        self._counts[place] += 1
+        self._counts[place] = number + 1
+        if len(self._counts) > _PLACES_MAX:
+            self._counts.popitem(last=False)
         yield from events
 
     def _end(

@@ -36,6 +36,7 @@ _FIELD_OF = {name: field for field, names in HEADINGS.items() for name in names}
 HEADING_CHARS_MAX = 80
 CHUNK_LINES_MAX = 2_000
 """Lines of one entry of a YAML list, or of one item of a Markdown list."""
+CHUNK_BYTES_MAX = 128 * 1024
 
 _BULLET = re.compile(r"(\s{0,8})(?:[-*+]|\d{1,4}[.)])\s+(\S.*)")
 _CLOCK = r"\d{1,2}:\d\d(?::\d\d)?"
@@ -127,13 +128,7 @@ def _markdown_entries(lines: Iterable[Line]) -> Iterator[Item]:
     for line in lines:
         text = line.text.strip()
         is_item = _BULLET.fullmatch(line.text) is not None and "|" not in line.text[:2]
-        if (
-            bullet
-            and text
-            and not is_item
-            and line.text[:1].isspace()
-            and len(bullet) < CHUNK_LINES_MAX
-        ):
+        if bullet and text and not is_item and line.text[:1].isspace() and _has_room(bullet):
             bullet.append(line)
             continue
         if bullet:
@@ -156,6 +151,12 @@ def _markdown_entries(lines: Iterable[Line]) -> Iterator[Item]:
                 yield Item(line.number, line.raw, _NOT_AN_ENTRY)
     if bullet:
         yield _bullet_entry(bullet)
+
+
+def _has_room(lines: list[Line]) -> bool:
+    return len(lines) < CHUNK_LINES_MAX and (
+        len(lines) < 2 or sum(len(line.raw) for line in lines) < CHUNK_BYTES_MAX
+    )
 
 
 def _row_entry(header: list[str | None], cells: list[str]) -> dict[str, str] | Broken | None:
@@ -216,7 +217,7 @@ def _yaml_entries(lines: Iterable[Line]) -> Iterator[Item]:
             if chunk:
                 yield _yaml_entry(chunk, indent)
             chunk = [line]
-        elif chunk and len(chunk) < CHUNK_LINES_MAX:
+        elif chunk and _has_room(chunk):
             chunk.append(line)
         elif line.text.strip():
             yield Item(line.number, line.raw, _NOT_AN_ENTRY)

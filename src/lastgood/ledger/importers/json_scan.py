@@ -71,10 +71,23 @@ def decode_item(raw: bytes) -> Any:
     except (msgspec.DecodeError, ValueError) as error:
         if _NOT_A_NUMBER.search(raw):  # Python writes these, though JSON does not have them
             try:
-                return json.loads(raw)
+                value = json.loads(raw)
+                msgspec.json.encode(
+                    value
+                )  # half of a surrogate pair, which only Python reads, has no bytes
             except (ValueError, RecursionError):
                 pass
+            else:
+                return value
         return Broken(f"not JSON: {_plain_reason(error)}")
+
+
+def part_of(item: Item, part: Any, value: Any) -> Item:
+    """A part of an item as a row of its own: its bytes are those of `part`, and a parser is given `value`.
+
+    So a broken part costs itself and not its neighbours.
+    """
+    return Item(item.number, msgspec.json.encode(part), value)
 
 
 def _plain_reason(error: Exception) -> str:

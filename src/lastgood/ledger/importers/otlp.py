@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import structs
 
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
-from lastgood.ledger.importers.json_scan import Broken
+from lastgood.ledger.importers.json_scan import Broken, part_of
 from lastgood.ledger.importers.kernel import DriverReader, settle
 from lastgood.ledger.importers.source import Item, Source, json_items
 
@@ -83,15 +82,22 @@ class _Records:
                 shared = _attributes(resource.get("attributes"))
                 self._count_lost(resource)
             for scope in value["scopeLogs"]:
-                records = scope.get("logRecords") if isinstance(scope, dict) else None
-                for record in records if isinstance(records, list) else ():
-                    raw = msgspec.json.encode(record)
-                    kept = (
-                        _Scope(shared, record)
-                        if isinstance(record, dict)
-                        else Broken("a record that is no object")
-                    )
-                    yield Item(item.number, raw, kept)
+                yield from self._of_scope(item, scope, shared)
+
+    def _of_scope(self, item: Item, scope: Any, shared: dict[str, Any]) -> Iterator[Item]:
+        records = scope.get("logRecords", []) if isinstance(scope, dict) else None
+        if not isinstance(records, list):
+            yield part_of(item, scope, Broken("scopeLogs without a list of logRecords"))
+            return
+        if not records:
+            yield part_of(item, scope, None)
+        for record in records:
+            kept = (
+                _Scope(shared, record)
+                if isinstance(record, dict)
+                else Broken("a record that is no object")
+            )
+            yield part_of(item, record, kept)
 
     def _count_lost(self, holder: Mapping[str, Any]) -> None:
         count = holder.get("droppedAttributesCount")
@@ -100,6 +106,9 @@ class _Records:
 
     def parse(self, row: Item) -> Iterable[Event]:
         """One record."""
+        if row.value is None:
+            self._context.ignore(row, "scopes without records")
+            return ()
         if not isinstance(row.value, _Scope):
             raise RowProblem("no resourceLogs with scopeLogs")
         record, resource = row.value.record, row.value.resource

@@ -7,7 +7,7 @@ first closed, because two equal faults of one node may overlap. The trace names 
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +23,8 @@ GRID_US = 8_640_000
 """A ten-thousandth of a day: the resolution of the trace."""
 _DAYS_MAX = 36_525
 _OPEN_FAULTS_MAX = 100_000
+_NAMES_MAX = 65_536
+"""Equal faults further apart than this in the file are not told apart."""
 
 
 class StepfunImporter:
@@ -59,7 +61,7 @@ class _Faults:
         self._context = context
         self._mapping = context.mapping("stepfun")
         self._open: dict[tuple[str, str], deque[str]] = defaultdict(deque)
-        self._counts: dict[tuple[str, str, int], int] = defaultdict(int)
+        self._counts: OrderedDict[tuple[str, str, int], int] = OrderedDict()
         self.open_count = 0
 
     def parse(self, row: Item) -> Iterator[Event]:
@@ -85,7 +87,7 @@ class _Faults:
             raise RowProblem("more faults are open at once than can be held")
         # Equal faults of one node that begin at once are told apart by their number.
         name = (node, label, t_us)
-        number = self._counts[name]
+        number = self._counts.pop(name, 0)
         incident = self._context.incident_id(*name, number)
         event = self._context.event(
             EventKind.INCIDENT_OPEN,
@@ -99,6 +101,8 @@ class _Faults:
             **mapping_fields(self._mapping, label),
         )
         self._counts[name] = number + 1
+        if len(self._counts) > _NAMES_MAX:
+            self._counts.popitem(last=False)
         self._open[node, label].append(incident)
         self.open_count += 1
         return event

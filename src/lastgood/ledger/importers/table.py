@@ -11,12 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
-from lastgood.ledger.importers.json_scan import Broken
+from lastgood.ledger.importers.json_scan import Broken, part_of
 from lastgood.ledger.importers.people_times import is_missing, is_still_open, parse_people_time
 from lastgood.ledger.importers.source import Item, Source, json_items
 from lastgood.ledger.importers.table_rows import read_records, sniff_delimiter
@@ -137,11 +135,10 @@ def _elements(item: Item, column_map: ColumnMap) -> Iterator[Item]:
     if not inner:
         yield Item(item.number, item.raw, None)
     for place, element in enumerate(inner, 1):
-        raw = msgspec.json.encode(element)
         value: Any = Broken("an element that is no object")
         if isinstance(element, dict):
             value = _Values(element, item.value, place, is_last=place == len(inner))
-        yield Item(item.number, raw, value)
+        yield part_of(item, element, value)
 
 
 def _csv_rows(source: Source, column_map: ColumnMap, context: Context) -> Iterator[Item]:

@@ -116,6 +116,12 @@ def test_a_broken_alert_costs_itself_and_not_its_message(tmp_path):
     assert len(read.incidents) == 1
 
 
+def test_a_message_without_alerts_is_counted(tmp_path):
+    assert dict(import_text(tmp_path, message(), format="alertmanager").quality.ignored) == {
+        "messages without alerts": 1
+    }
+
+
 def test_an_alert_that_ends_before_it_starts_is_rejected_whole(tmp_path):
     read = import_text(tmp_path, message(alert(status="resolved", endsAt="2026-11-02T03:00:00Z")))
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from lastgood.ledger.importers import handkept_entries
 from lastgood.ledger.importers.times import Times
 from tests.unit.ledger.importers.import_cases import SAMPLES, import_one, import_text
 
@@ -195,6 +196,19 @@ def test_an_entry_that_cannot_be_placed_in_time_is_rejected(tmp_path, cells, rea
 
     assert list(read.quality.rejected) == [reason]
     assert len(read.incidents) == 1
+
+
+def test_an_entry_without_an_end_of_its_own_does_not_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(handkept_entries, "CHUNK_BYTES_MAX", 2_000)
+    tail = "\n".join("  more of the same text" for _ in range(500))
+    read = import_text(
+        tmp_path,
+        f"- 2026-11-02 03:14Z: run died\n{tail}\n- 2026-11-03 03:14Z: again\n",
+        format="handkept",
+    )
+
+    assert len(read.incidents) == 2
+    assert all(len(body.get("text", "")) < 2_200 for body in read.bodies)
 
 
 def test_a_file_without_entries_is_a_finding_and_no_traceback(tmp_path):

@@ -127,6 +127,32 @@ def test_a_record_that_cannot_be_read_costs_itself_only(tmp_path, bad, reason):
     assert len(read.events) == 1
 
 
+def test_what_holds_no_records_is_counted_too(tmp_path):
+    scopes = [
+        {"logRecords": []},
+        {"scope": {}},
+        "text",
+        {"logRecords": 5},
+        {"logRecords": [record()]},
+    ]
+    read = import_text(
+        tmp_path, json.dumps({"resourceLogs": [{"scopeLogs": scopes}, {"resource": {}}]})
+    )
+
+    assert dict(read.quality.ignored) == {"scopes without records": 2}
+    assert {r: x.count for r, x in read.quality.rejected.items()} == {
+        "scopeLogs without a list of logRecords": 2, "no resourceLogs with scopeLogs": 1,
+    }  # fmt: skip
+
+
+def test_half_a_surrogate_beside_a_nan_costs_its_item_and_not_the_file(tmp_path):
+    text = json.dumps(request(record("SURROGATE"), record(body={"doubleValue": 1})))
+    text = text.replace("SURROGATE", "\\ud800").replace('"doubleValue": 1', '"doubleValue": NaN')
+    read = import_text(tmp_path, text + "\n" + json.dumps(request(record("a"))))
+
+    assert (read.quality.rejected_count, [b["text"] for b in read.bodies]) == (1, ["a"])
+
+
 def test_odd_values_never_stop_an_import(tmp_path):
     deep: dict = {"stringValue": "x"}
     for _ in range(60):
