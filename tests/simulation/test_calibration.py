@@ -30,7 +30,7 @@ import pytest
 from lastgood.base.rng import numpy_stream
 from lastgood.budget.intervals import garwood, headline
 from lastgood.budget.mcf import mean_cumulative
-from lastgood.budget.repair import clopper_pearson
+from lastgood.budget.share import clopper_pearson
 from lastgood.budget.trend import trend
 
 DAYS, EVENTS, NODES = 350.0, 350.0, 200

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from lastgood.budget.dispersion import check_times
 from lastgood.budget.finding import ALPHA, EVENTS_MIN, Finding, format_p, too_few
 from lastgood.budget.multiplicity import holm
+from lastgood.budget.share import binomial_tail
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,7 +166,6 @@ def _candidates(
 ) -> tuple[SharedDomain, ...]:
     """For every burst and kind the fullest domain, kept where chance would not fill it so."""
     import numpy as np
-    from scipy.special import betainc
 
     found, p = [], []
     for kind, of_node in domains.items():
@@ -181,8 +181,7 @@ def _candidates(
             ((domain, members),) = inside.most_common(1)
             # The first member picks the domain; the others fall into it by its share of all nodes.
             share = float(sizes[domain] / len(known))
-            others, hits = total - 1, members - 1
-            p.append(float(betainc(hits, others - hits + 1, share)) if hits else 1.0)
+            p.append(binomial_tail(members - 1, total - 1, share))
             found.append((kind, domain, burst, members, total))
     adjusted = holm(p) if p else ()
     return tuple(
@@ -202,8 +201,6 @@ def _candidates(
 def _judge(
     n: int, close: int, in_bursts: int, count: int, window_h: float, gap_h: float
 ) -> Finding:
-    from scipy.special import betainc
-
     null = "nodes begin to fail independently of each other"
     source, assumes = (
         "gaps of a Poisson process; Cox and Lewis (1966)",
@@ -213,7 +210,7 @@ def _judge(
         return too_few("bursts", null=null, n=n, source=source, assumes=assumes)
     chance = -math.expm1(-n / window_h * gap_h)
     gaps = n - 1
-    p = float(betainc(close, gaps - close + 1, chance)) if close > 0 and chance < 1 else 1.0
+    p = binomial_tail(close, gaps, chance)
     is_rejected = p < ALPHA
     minutes = gap_h * 60
     return Finding(

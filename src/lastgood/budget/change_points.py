@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.budget.dispersion import check_times, index_of, whole_bins
 from lastgood.budget.finding import EVENTS_MIN
@@ -103,6 +103,13 @@ def change_points(
     )
 
 
+class _Cut(NamedTuple):
+    """A stretch of bins: its first, and the one after its last."""
+
+    first: int
+    end: int
+
+
 def _bin_h(window_h: float) -> float:
     """A week; a day where a week gives too few bins; wider in windows of more than eleven years."""
     if window_h >= BINS_MIN * WEEK_H:
@@ -110,7 +117,7 @@ def _bin_h(window_h: float) -> float:
     return 24.0 if window_h >= BINS_MIN * 24.0 else window_h / BINS_MIN
 
 
-def _cut(counts: np.ndarray, price: float) -> list[tuple[int, int]]:
+def _cut(counts: np.ndarray, price: float) -> list[_Cut]:
     """The segmentation with the least sum of Poisson costs plus one price per segment.
 
     Cost of a segment: twice the negative log likelihood at its own mean, less what does not depend on the cuts.
@@ -130,7 +137,7 @@ def _cut(counts: np.ndarray, price: float) -> list[tuple[int, int]]:
         best[end] = float(cost[last[end]])
     segments, end = [], k
     while end:
-        segments.append((int(last[end]), end))
+        segments.append(_Cut(int(last[end]), end))
         end = int(last[end])
     return segments[::-1]
 

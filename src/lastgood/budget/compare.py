@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.errors import BadInput
 from lastgood.base.rng import numpy_stream
@@ -20,8 +20,8 @@ from lastgood.budget.finding import ALPHA, EVENTS_MIN, Finding, format_float, fo
 from lastgood.budget.intervals import RateInterval
 from lastgood.budget.operational import ExposureCurve
 from lastgood.budget.rates import RateStudy
-from lastgood.budget.repair import clopper_pearson
 from lastgood.budget.sample import Sample
+from lastgood.budget.share import binomial_tail, clopper_pearson
 from lastgood.budget.survival import Durations, format_hours, kaplan_meier
 
 if TYPE_CHECKING:
@@ -152,22 +152,27 @@ def rate_ratio(
     )
 
 
-def _exact(
-    a: RateInterval, b: RateInterval, level: float
-) -> tuple[float, float | None, float | None, float]:
-    """Given the sum of the counts, B's share is binomial."""
-    from scipy.special import betainc
+class _Ends(NamedTuple):
+    """Both ends of a ratio with the test behind them."""
 
+    lo: float
+    hi: float | None
+    statistic: float | None
+    p: float
+
+
+def _exact(a: RateInterval, b: RateInterval, level: float) -> _Ends:
+    """Given the sum of the counts, B's share is binomial."""
     n, share = a.count + b.count, b.exposure / (a.exposure + b.exposure)
     low, high = clopper_pearson(b.count, n, level=level)
     odds = a.exposure / b.exposure
-    at_least = float(betainc(b.count, n - b.count + 1, share)) if b.count else 1.0
-    at_most = 1 - float(betainc(b.count + 1, n - b.count, share)) if b.count < n else 1.0
+    at_least = binomial_tail(b.count, n, share)
+    at_most = 1 - binomial_tail(b.count + 1, n, share)
     hi = high / (1 - high) * odds if high < 1 else None
-    return low / (1 - low) * odds, hi, None, min(1.0, 2 * min(at_least, at_most))
+    return _Ends(low / (1 - low) * odds, hi, None, min(1.0, 2 * min(at_least, at_most)))
 
 
-def _dispersed(a: RateInterval, b: RateInterval, level: float) -> tuple[float, float, float, float]:
+def _dispersed(a: RateInterval, b: RateInterval, level: float) -> _Ends:
     from scipy.special import stdtrit
 
     parts = [(side.dispersion / side.count, side.degrees or 1e6) for side in (a, b)]
@@ -176,7 +181,7 @@ def _dispersed(a: RateInterval, b: RateInterval, level: float) -> tuple[float, f
     middle = math.log(b.rate / a.rate)
     reach = -float(stdtrit(degrees, (1 - level) / 2)) * math.sqrt(variance)
     t = middle / math.sqrt(variance)
-    return math.exp(middle - reach), math.exp(middle + reach), t, student_p(t, degrees)
+    return _Ends(math.exp(middle - reach), math.exp(middle + reach), t, student_p(t, degrees))
 
 
 def _judge(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.errors import BadInput
 from lastgood.base.rng import numpy_stream
@@ -369,6 +369,17 @@ def headline(
     )
 
 
+class _BetweenNodes(NamedTuple):
+    made: RateInterval
+    p: float
+    """Of the test that nodes are equal."""
+
+
+class _Choice(NamedTuple):
+    method: IntervalMethod
+    reason: str
+
+
 def _between_nodes(
     times_h: np.ndarray,
     node: np.ndarray,
@@ -378,7 +389,7 @@ def _between_nodes(
     exposure: float,
     spread: Spread,
     level: float,
-) -> tuple[RateInterval, float]:
+) -> _BetweenNodes:
     """The interval between nodes, and the p value of the test that nodes are equal."""
     import numpy as np
 
@@ -389,7 +400,7 @@ def _between_nodes(
         np.bincount(np.asarray(node, dtype=np.int64) * bins + at, minlength=nodes * bins)
     )
     made = by_node(counts, exposure, spread=spread, cell_index=cells, level=level)
-    return made, chi_square_tail(index_of(counts) * (nodes - 1), nodes - 1)
+    return _BetweenNodes(made, chi_square_tail(index_of(counts) * (nodes - 1), nodes - 1))
 
 
 def _few(exact: RateInterval, method: IntervalMethod) -> Headline:
@@ -407,15 +418,15 @@ def _few(exact: RateInterval, method: IntervalMethod) -> Headline:
     )
 
 
-def _choose(spread: Spread, unequal: float | None) -> tuple[IntervalMethod, str]:
+def _choose(spread: Spread, unequal: float | None) -> _Choice:
     if unequal is not None and unequal < ALPHA_OF_NODES:
-        return (
+        return _Choice(
             IntervalMethod.BY_NODE,
             f"chosen by test: nodes differ more than chance ({format_p(unequal)}), so the interval is one between nodes",
         )
     if spread.is_poisson_like:
         shown = f"{format_p(spread.p)}, limit {CHOOSING_ALPHA:g}"
-        return (
+        return _Choice(
             IntervalMethod.EXACT,
             f"chosen by test: the counts do not contradict independent events ({shown})",
         )
@@ -424,7 +435,7 @@ def _choose(spread: Spread, unequal: float | None) -> tuple[IntervalMethod, str]
         if spread.p < CHOOSING_ALPHA
         else "neighbouring bins move together"
     )
-    return (
+    return _Choice(
         IntervalMethod.QUASI_POISSON,
         f"chosen by test: {why}, so the exact interval would be too narrow",
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.budget.dispersion import index_of
 from lastgood.budget.finding import ALPHA, EVENTS_MIN, Finding, chi_square_tail, format_p, too_few
@@ -27,6 +27,7 @@ TIMES_FLEET = 3.0
 """A lemon fails at least this many times as often as its fleet."""
 POSTERIOR_MIN = 0.9
 NODES_MIN = 10
+STAYED_MIN = 0.9
 SHAPE_MIN, SHAPE_MAX = 1e-3, 1e6
 
 
@@ -90,6 +91,21 @@ class GammaPoisson:
     likelihood_ratio: float
 
 
+class _Profile(NamedTuple):
+    """The best rate for one shape."""
+
+    rate: float
+    log_likelihood: float
+
+
+class _Table(NamedTuple):
+    """The rows that are shown, and the p values of all nodes."""
+
+    rows: tuple[Node, ...]
+    p: np.ndarray
+    adjusted: np.ndarray
+
+
 def lemons(
     times_h: np.ndarray,
     node: np.ndarray,
@@ -121,7 +137,9 @@ def lemons(
     enough = len(times) >= EVENTS_MIN and nodes >= NODES_MIN
     fit = fit_gamma_poisson(counts, at_risk) if enough else None
     unequal = _unequal(fit, counts, enough=enough)
-    lasts = persistence(*halves)
+    # A node that came late or left early cannot repeat anything.
+    stayed = at_risk >= STAYED_MIN * at_risk.max(initial=0.0)
+    lasts = persistence(halves[0][stayed], halves[1][stayed])
     table, p, adjusted = _table(counts, at_risk, halves, fit, lasts.is_rejected, top)
     return Lemons(
         nodes=nodes,
@@ -155,7 +173,7 @@ def fit_gamma_poisson(counts: np.ndarray, exposure: np.ndarray) -> GammaPoisson:
     lo, hi = math.log(SHAPE_MIN), math.log(SHAPE_MAX)
     golden = (math.sqrt(5) - 1) / 2
     a, b = hi - golden * (hi - lo), lo + golden * (hi - lo)
-    value = lambda x: _profile(math.exp(x), pooled, c, e, w)[1]  # noqa: E731
+    value = lambda x: _profile(math.exp(x), pooled, c, e, w).log_likelihood  # noqa: E731
     fa, fb = value(a), value(b)
     for _ in range(60):
         if fa > fb:
@@ -172,9 +190,7 @@ def fit_gamma_poisson(counts: np.ndarray, exposure: np.ndarray) -> GammaPoisson:
     return GammaPoisson(mean_rate=rate, shape=shape, likelihood_ratio=max(0.0, 2 * (best - plain)))
 
 
-def _profile(
-    shape: float, start: float, c: np.ndarray, e: np.ndarray, w: np.ndarray
-) -> tuple[float, float]:
+def _profile(shape: float, start: float, c: np.ndarray, e: np.ndarray, w: np.ndarray) -> _Profile:
     """The best rate for this shape, and the log likelihood there (without what depends on the counts alone)."""
     import numpy as np
     from scipy.special import gammaln
@@ -191,7 +207,7 @@ def _profile(
     mean = rate * e
     terms = gammaln(shape + c) - gammaln(shape) - c * math.log(shape)
     terms += c * np.log(mean) - (shape + c) * np.log1p(mean / shape)
-    return rate, float((w * terms).sum())
+    return _Profile(rate, float((w * terms).sum()))
 
 
 def persistence(first: np.ndarray, second: np.ndarray) -> Finding:
@@ -273,12 +289,12 @@ def _table(
     fit: GammaPoisson | None,
     lasts: bool | None,
     top: int,
-) -> tuple[tuple[Node, ...], np.ndarray, np.ndarray]:
+) -> _Table:
     import numpy as np
     from scipy.special import gammainc, gammaincc
 
     if fit is None:
-        return (), np.ones(len(counts)), np.ones(len(counts))
+        return _Table((), np.ones(len(counts)), np.ones(len(counts)))
     safe = np.maximum(exposure, 1e-300)
     expected = fit.mean_rate * exposure
     p = np.where(counts > 0, gammainc(np.maximum(counts, 1), expected), 1.0)
@@ -305,7 +321,7 @@ def _table(
         for i in order
         if counts[i] > 0
     )
-    return rows, p, adjusted
+    return _Table(rows, p, adjusted)
 
 
 def _sentence(table: tuple[Node, ...], unequal: Finding, lasts: Finding) -> str:

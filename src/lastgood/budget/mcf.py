@@ -10,9 +10,10 @@ Source: Nelson (2003), Recurrent Events Data Analysis; robust variance, Lawless 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.errors import BadInput
+from lastgood.budget.share import Band
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,13 @@ class MeanCumulative:
     def end(self) -> float:
         """Events per node over the whole window."""
         return float(self.value[-1]) if len(self.value) else 0.0
+
+
+class _Curve(NamedTuple):
+    """Events per node with their standard error."""
+
+    value: np.ndarray
+    se: np.ndarray
 
 
 def mean_cumulative(
@@ -107,16 +115,14 @@ def mean_cumulative(
     )
 
 
-def _equal_risk(
-    times: np.ndarray, node: np.ndarray, nodes: int, at: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _equal_risk(times: np.ndarray, node: np.ndarray, nodes: int, at: np.ndarray) -> _Curve:
     """All nodes at risk all the time: the variance is that of the nodes' own counts."""
     import numpy as np
 
     counts = _per_node(times, node, nodes, at)
     value = counts.mean(axis=0)
     squares = ((counts - value) ** 2).sum(axis=0)
-    return value, np.sqrt(squares) / nodes
+    return _Curve(value, np.sqrt(squares) / nodes)
 
 
 def _per_node(
@@ -138,7 +144,7 @@ def _per_node(
 
 def _changing_risk(
     times: np.ndarray, node: np.ndarray, at: np.ndarray, enter: np.ndarray, leave: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> _Curve:
     """Nodes that come and go: each event weighs one over the nodes at risk at its time."""
     import numpy as np
 
@@ -156,12 +162,10 @@ def _changing_risk(
     expected = until(np.minimum(at[None, :], leave[:, None])) - until(
         np.minimum(at[None, :], enter[:, None])
     )
-    return value, np.sqrt(((own - expected) ** 2).sum(axis=0))
+    return _Curve(value, np.sqrt(((own - expected) ** 2).sum(axis=0)))
 
 
-def _bounds(
-    value: np.ndarray, se: np.ndarray, nodes: int, level: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(value: np.ndarray, se: np.ndarray, nodes: int, level: float) -> Band:
     import numpy as np
     from scipy.special import ndtri, stdtrit
 
@@ -172,4 +176,4 @@ def _bounds(
         quantile = float(ndtri(tail)) if nodes >= NODES_MANY else float(stdtrit(nodes - 1, tail))
         reach = -quantile * se[seen] / value[seen]
         lo[seen], hi[seen] = value[seen] * np.exp(-reach), value[seen] * np.exp(reach)
-    return lo, hi
+    return Band(lo, hi)

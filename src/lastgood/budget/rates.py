@@ -8,7 +8,7 @@ tests on the calendar, and no rate. Below ten events there are count, exposure a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.errors import BadInput
 from lastgood.base.figures import Figure
@@ -126,6 +126,8 @@ def study(
             "exposure and incidents need one window",
             found=f"{exposure.window_h} h and {sample.window_h} h",
         )
+    if exposure is not None and not exposure.total > 0:
+        exposure = None
     is_operational = exposure is not None and not exposure.is_constant
     times = np.sort(_operational(begin, exposure) if is_operational else begin)
     enough = len(begin) >= EVENTS_MIN
@@ -137,7 +139,7 @@ def study(
         name=sample.name,
         sample=sample,
         exposure=exposure,
-        **rate_figures(sample, exposure, chosen),
+        **rate_figures(sample, exposure, chosen)._asdict(),
         headline=chosen,
         dispersion=dispersion(times, sample.window_h) if enough else None,
         weekly=_weekly(times, sample.window_h),
@@ -147,7 +149,7 @@ def study(
         ),
         gaps=gap_shape(times, sample.window_h, level=level),
         changes=_changes(times, sample.window_h, exposure if is_operational else None),
-        **_by_node(sample, nodes, level),
+        **_by_node(sample, nodes, level)._asdict(),
         durations=tuple(
             durations(name, closed, sample.open_h.get(name), level=level)
             for name, closed in sample.closed_h.items()
@@ -218,48 +220,47 @@ def _changes(
     return replace(found, segments=segments, sentence=sentence)
 
 
-def _by_node(sample: Sample, nodes: NodeColumns | None, level: float) -> dict:
+class _ByNode(NamedTuple):
     """What needs to know the node of an incident."""
-    parts: dict = dict.fromkeys(("mcf", "bursts", "bounce_day", "bounce_week", "lemons"))
+
+    bursts: Bursts | None = None
+    bounce_day: Bounces | None = None
+    bounce_week: Bounces | None = None
+    mcf: MeanCumulative | None = None
+    lemons: Lemons | None = None
+
+
+def _by_node(sample: Sample, nodes: NodeColumns | None, level: float) -> _ByNode:
     if nodes is None or sample.count < EVENTS_MIN:
-        return parts
-    parts["bursts"] = bursts(
-        nodes.begin_h,
-        nodes.node,
-        window_h=sample.window_h,
+        return _ByNode()
+    begin, node, window_h = nodes.begin_h, nodes.node, sample.window_h
+    together = bursts(
+        begin,
+        node,
+        window_h=window_h,
         labels=sample.labels,
         label_codes=nodes.labels,
         domains=sample.domains,
     )
+    day = week = curve = suspects = None
     if nodes.end_h is not None:
-        parts["bounce_day"], parts["bounce_week"] = bounces(
-            nodes.begin_h,
-            nodes.end_h,
-            nodes.node,
-            nodes=nodes.at_risk,
-            window_h=sample.window_h,
-            level=level,
+        day, week = bounces(
+            begin, nodes.end_h, node, nodes=nodes.at_risk, window_h=window_h, level=level
         )
     if nodes.is_fleet_known:
-        enter, leave = sample.node_enter_h, sample.node_leave_h
-        parts["mcf"] = mean_cumulative(
-            nodes.begin_h,
-            nodes.node,
+        curve = mean_cumulative(
+            begin,
+            node,
             nodes=nodes.at_risk,
-            window_h=sample.window_h,
-            enter_h=enter,
-            leave_h=leave,
+            window_h=window_h,
+            enter_h=sample.node_enter_h,
+            leave_h=sample.node_leave_h,
             level=level,
         )
     if nodes.is_fleet_known and nodes.at_risk >= NODES_MIN:
-        parts["lemons"] = lemons(
-            nodes.begin_h,
-            nodes.node,
-            nodes=nodes.at_risk,
-            window_h=sample.window_h,
-            exposure=_node_exposure(sample, nodes),
-        )
-    return parts
+        at_risk_h = _node_exposure(sample, nodes)
+        suspects = lemons(begin, node, nodes=nodes.at_risk, window_h=window_h, exposure=at_risk_h)
+    return _ByNode(together, day, week, curve, suspects)
 
 
 def _node_exposure(sample: Sample, nodes: NodeColumns) -> np.ndarray | None:
@@ -282,7 +283,8 @@ def _notes(
     notes = []
     if exposure is None:
         notes.append(
-            f"{EXPOSURE_UNKNOWN[0].upper()}{EXPOSURE_UNKNOWN[1:]}: counts only, and tests on the calendar as if the device count had not changed."
+            f"{EXPOSURE_UNKNOWN[0].upper()}{EXPOSURE_UNKNOWN[1:]}: counts only, and tests on the calendar as if the "
+            "device count had not changed."
         )
     if nodes is None:
         notes.append("No node is recorded: nothing about single nodes, repairs or bursts.")
@@ -292,7 +294,7 @@ def _notes(
         )
     if nodes is not None and not nodes.is_fleet_known:
         notes.append(
-            "The number of nodes at risk is not known: no comparison of nodes; give --devices or node events."
+            "The number of nodes at risk is not known: no comparison of nodes; give --nodes or node events."
         )
     if nodes is not None and sample.end_h is None:
         notes.append("Ends of faults are not recorded: nothing about repairs that did not hold.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.budget.dispersion import check_times
 from lastgood.budget.finding import (
@@ -63,6 +63,13 @@ class WeibullFit:
     log_likelihood_exponential: float
 
 
+class _Weighted(NamedTuple):
+    """Values, and how often each counts."""
+
+    values: np.ndarray
+    weights: np.ndarray
+
+
 def gap_shape(times_h: np.ndarray, window_h: float, *, level: float = 0.95) -> GapShape:
     """The Weibull shape of the gaps between events, with the test of shape 1.
 
@@ -106,9 +113,7 @@ def fit_weibull(exact: np.ndarray, censored: np.ndarray | None = None) -> Weibul
 
     none = np.empty(0)
     x, w = _collected(np.asarray(exact, dtype=np.float64))
-    c, v = (
-        _collected(np.asarray(censored, dtype=np.float64)) if censored is not None else (none, none)
-    )
+    c, v = _collected(none if censored is None else np.asarray(censored, dtype=np.float64))
     n = float(w.sum())
     top = float(max(x.max(), c.max() if len(c) else 0.0))
     logs, weights = np.log(np.concatenate((x, c)) / top), np.concatenate((w, v))
@@ -152,19 +157,19 @@ def _solve_shape(logs: np.ndarray, weights: np.ndarray, *, mean_log: float) -> f
     return shape
 
 
-def _collected(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _collected(values: np.ndarray) -> _Weighted:
     """The values with weights; very many are collected in cells that are 1 % wide or less."""
     import numpy as np
 
     if len(values) <= 4 * CELLS:
-        return values, np.ones(len(values))
+        return _Weighted(values, np.ones(len(values)))
     logs = np.log(values)
     lo, width = float(logs.min()), float(np.ptp(logs)) / CELLS or 1.0
     at = np.minimum(((logs - lo) / width).astype(np.int64), CELLS - 1)
     weights = np.bincount(at, minlength=CELLS).astype(np.float64)
     sums = np.bincount(at, weights=logs, minlength=CELLS)
     is_used = weights > 0
-    return np.exp(sums[is_used] / weights[is_used]), weights[is_used]
+    return _Weighted(np.exp(sums[is_used] / weights[is_used]), weights[is_used])
 
 
 def _judge(fit: WeibullFit | None, n: int, zeros: int) -> Finding:

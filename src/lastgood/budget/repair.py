@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.budget.finding import ALPHA, EVENTS_MIN, Finding, format_p, too_few
+from lastgood.budget.share import binomial_tail, clopper_pearson
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,13 +94,13 @@ def _within(
     baseline = -math.expm1(-per_hour * horizon_h)
     of_node = np.bincount(held.node[is_bounce], minlength=nodes)
     worst = np.argsort(-of_node, kind="stable")[: int((of_node > 0).sum())]
-    lo, hi = clopper_pearson(count, repairs, level=level) if repairs else (None, None)
+    within = clopper_pearson(count, repairs, level=level) if repairs else None
     return Bounces(
         horizon_h=horizon_h,
         repairs=repairs,
         bounces=count,
-        lo=lo,
-        hi=hi,
+        lo=within.lo if within else None,
+        hi=within.hi if within else None,
         baseline=baseline,
         nodes=worst,
         bounces_of_node=of_node[worst],
@@ -136,23 +137,7 @@ def time_held(begin_h: np.ndarray, end_h: np.ndarray, node: np.ndarray) -> Held:
     )
 
 
-def clopper_pearson(count: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
-    """The exact interval of a share.
-
-    Assumes: independent trials with one chance.
-    Source: Clopper and Pearson (1934).
-    """
-    from scipy.special import betaincinv
-
-    tail = (1 - level) / 2
-    lo = float(betaincinv(count, n - count + 1, tail)) if count else 0.0
-    hi = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
-    return lo, hi
-
-
 def _judge(count: int, repairs: int, baseline: float, horizon_h: float) -> Finding:
-    from scipy.special import betainc
-
     span = "day" if horizon_h == DAY_H else "week" if horizon_h == WEEK_H else f"{horizon_h:g} h"
     null = f"a repaired node faults within one {span} no more often than any node"
     source, assumes = (
@@ -162,7 +147,7 @@ def _judge(count: int, repairs: int, baseline: float, horizon_h: float) -> Findi
     test = f"bounce within one {span}"
     if repairs < EVENTS_MIN:
         return too_few(test, null=null, n=repairs, source=source, assumes=assumes)
-    p = float(betainc(count, repairs - count + 1, baseline)) if count else 1.0
+    p = binomial_tail(count, repairs, baseline)
     is_rejected = p < ALPHA
     share = count / repairs
     times = f", {share / baseline:.0f} times as many" if share > 2 * baseline else ""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lastgood.base.errors import BadInput
 from lastgood.base.figures import FigureKind
 
 if TYPE_CHECKING:
@@ -84,6 +85,14 @@ class NodeColumns:
         known = node >= 0
         if not known.any():
             return None
+        highest = int(node.max()) + 1
+        if sample.nodes_at_risk is not None and highest > sample.nodes_at_risk:
+            raise BadInput(
+                "more nodes failed than are said to be at risk",
+                where=sample.name,
+                found=f"{highest} nodes with incidents, {sample.nodes_at_risk} at risk",
+                needs="the number of all nodes, those without an incident included",
+            )
         # Ten million rows are not copied when every one of them has its node.
         rows = slice(None) if known.all() else known
         return NodeColumns(
@@ -91,7 +100,7 @@ class NodeColumns:
             end_h=None if sample.end_h is None else np.asarray(sample.end_h)[rows],
             node=node[rows],
             labels=None if sample.label_codes is None else np.asarray(sample.label_codes)[rows],
-            at_risk=sample.nodes_at_risk or int(node.max()) + 1,
+            at_risk=sample.nodes_at_risk or highest,
             is_fleet_known=sample.nodes_at_risk is not None,
             missing=int((~known).sum()),
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lastgood.base.errors import BadInput
+from lastgood.budget.share import Band
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +140,7 @@ def durations(
     )
 
 
-def _bounds(curve: KaplanMeier, level: float) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(curve: KaplanMeier, level: float) -> Band:
     """Pointwise bounds of the surviving share on the log(-log) scale; where it reaches 0 or 1 there are none."""
     import numpy as np
     from scipy.special import ndtri
@@ -152,7 +153,7 @@ def _bounds(curve: KaplanMeier, level: float) -> tuple[np.ndarray, np.ndarray]:
     reach = z * np.sqrt(curve.greenwood[inside]) / np.abs(log_s)
     lower[inside] = np.exp(log_s * np.exp(reach))
     upper[inside] = np.exp(log_s * np.exp(-reach))
-    return lower, upper
+    return Band(lower, upper)
 
 
 def _first(steps_h: np.ndarray, surviving: np.ndarray, share: float) -> float | None:

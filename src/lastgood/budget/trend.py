@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.budget.dispersion import bins_for, check_times, count_in_bins
 from lastgood.budget.finding import (
@@ -61,6 +61,13 @@ class Trend:
     def findings(self) -> tuple[Finding, ...]:
         """All of them, the one that decides first."""
         return (self.headline, self.laplace, self.lewis_robinson, self.mil_hdbk)
+
+
+class _Truncated(NamedTuple):
+    """The events that a test may count, and the end of its window."""
+
+    times_h: np.ndarray
+    end_h: float
 
 
 def trend(
@@ -246,14 +253,12 @@ def mil_hdbk_189c(
     )
 
 
-def _truncated(
-    times_h: np.ndarray, window_h: float, truncation: Truncation
-) -> tuple[np.ndarray, float]:
+def _truncated(times_h: np.ndarray, window_h: float, truncation: Truncation) -> _Truncated:
     """The events that a test may count and where its window ends: a window that an event ended holds one less."""
     times = check_times(times_h, window_h)
     if truncation is Truncation.FAILURE and len(times):
-        return times[:-1], max(float(times[-1]), window_h * 1e-12)
-    return times, window_h
+        return _Truncated(times[:-1], max(float(times[-1]), window_h * 1e-12))
+    return _Truncated(times, window_h)
 
 
 def _finding(

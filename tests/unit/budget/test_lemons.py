@@ -86,6 +86,18 @@ def test_a_node_with_little_exposure_is_judged_by_its_own():
     assert found[3].shrunken_rate > 3 * found[5].shrunken_rate
 
 
+def test_nodes_that_came_late_do_not_hide_persistence():
+    """Half of the fleet joins at half time and fails only then: the old nodes' halves still agree."""
+    times, node = lasting_lemons()
+    late = np.arange(100, 200)
+    times = np.concatenate((times, random("late").uniform(500, WINDOW_H, 200)))
+    node = np.concatenate((node, random("newcomers").choice(late, 200)))
+    exposure = np.where(np.arange(200) < 100, WINDOW_H, WINDOW_H / 2)
+    found = lemons(times, node, nodes=200, window_h=WINDOW_H, exposure=exposure)
+    assert found.persistence.n == 260
+    assert found.persistence.is_rejected
+
+
 def test_the_naive_list_is_longer_than_the_controlled_one():
     random_counts = random("long").poisson(random("gamma").gamma(0.88, 2, 400))
     node = np.repeat(np.arange(400), random_counts)

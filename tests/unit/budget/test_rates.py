@@ -184,6 +184,16 @@ class TestWhatIsMissing:
         assert (found.mcf, found.lemons) == (None, None)
         assert found.bounce_day is not None
 
+    def test_fewer_nodes_at_risk_than_failed_are_refused(self):
+        with pytest.raises(BadInput, match="more nodes failed than are said to be at risk"):
+            study(sample(nodes_at_risk=10), exposure=EXPOSURE)
+
+    def test_an_exposure_of_zero_is_no_exposure(self):
+        nothing = from_steps(
+            np.array([0]), np.array([0]), begin_us=0, end_us=int(WINDOW_H) * HOUR_US
+        )
+        assert study(sample(), exposure=nothing).rate is None
+
     def test_without_ends_nothing_is_said_about_repairs(self):
         found = study(sample(end_h=None), exposure=EXPOSURE)
         assert found.bounce_day is None

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from lastgood.budget.repair import bounces, clopper_pearson
+from lastgood.budget.repair import bounces
+from lastgood.budget.share import clopper_pearson
 
 
 def one(begin, end, node, window_h=1000.0, nodes=10, horizon_h=24.0):
