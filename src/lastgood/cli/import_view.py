@@ -53,7 +53,7 @@ def _files(result: ImportResult) -> Table:
 
 def _format(file: FileResult) -> str:
     if file.format is None:
-        return "empty"
+        return "none"
     return f"{file.format} (detected)" if file.is_detected else file.format
 
 

@@ -59,7 +59,7 @@ class FileResult:
 
     name: str
     format: str | None
-    """None for an empty file."""
+    """None for an empty file, or one of a folder that no format recognises."""
     is_detected: bool
     """True when nobody named the format."""
     score: int | None = None
@@ -119,7 +119,7 @@ def import_files(
     """
     options = options or Options()
     Context.check_options(options)
-    chosen = _choose(_expand(paths), format)
+    chosen = _choose(_expand(paths), format, options)
     result = ImportResult(ledger)
     try:
         with open_store(ledger, clock=clock or SystemClock()) as store:
@@ -149,8 +149,15 @@ def import_files(
 # --- which file is what -------------------------------------------------------------------------------
 
 
-def _expand(paths: Sequence[Path | str]) -> list[Path]:
-    found: list[Path] = []
+class _Named(NamedTuple):
+    """A file, and whether a person named it or only its folder."""
+
+    path: Path
+    is_of_folder: bool
+
+
+def _expand(paths: Sequence[Path | str]) -> list[_Named]:
+    found: list[_Named] = []
     for path in map(Path, paths):
         # Unlike Path.is_dir it does not raise for a name that is too long.
         if str(path) != STDIN and os.path.isdir(path):
@@ -163,37 +170,44 @@ def _expand(paths: Sequence[Path | str]) -> list[Path]:
                     where=str(path),
                     needs="files, or a folder that holds them",
                 )
-            found += inside[:FOLDER_FILES_MAX]
+            found += [_Named(file, is_of_folder=True) for file in inside[:FOLDER_FILES_MAX]]
         else:
-            found.append(path)
+            found.append(_Named(path, is_of_folder=False))
     if not found:
         raise BadInput("nothing to import", needs="at least one file, or - for standard input")
     return found
 
 
-def _choose(paths: Sequence[Path], format: str | None) -> list[tuple[Source, FileResult]]:
-    """Each file with its format; all that is wrong with the files is reported at once."""
+def _choose(files: Sequence[_Named], format: str | None) -> list[tuple[Source, FileResult]]:
+    """Each file with its format; all that is wrong with the files is reported at once.
+
+    A folder may hold other things: what no format recognises in it is left out and said, unless that is all of it.
+    """
     if format is not None:
         registry.importer(format)
     chosen: list[tuple[Source, FileResult]] = []
     problems: list[Problem] = []
-    for path in paths:
+    left_out: list[Problem] = []
+    for path, is_of_folder in files:
         source = _source(path)
         try:
-            chosen.append((source, _recognise(source, format)))
+            found = _recognise(source, format)
+            _ask(source, found, options)
+            chosen.append((source, found))
         except BadInput as error:
-            problems.append(
-                Problem(
-                    what=error.what,
-                    where=error.where,
-                    found=error.found,
-                    needs=error.needs,
-                    next=error.next,
-                )
-            )
+            parts = {
+                name: getattr(error, name) for name in ("what", "where", "found", "needs", "next")
+            }
+            (left_out if is_of_folder else problems).append(Problem(**parts))
+            if is_of_folder:
+                found = FileResult(source.name, None, is_detected=True)
+                found.quality.note(f"{source.name} is left out: {error.what}")
+                chosen.append((source, found))
         finally:
             if source.path is not None:
                 source.close()
+    if left_out and len(left_out) == len(chosen):
+        problems += left_out
     if problems:
         for source, _ in chosen:
             source.close()
@@ -227,6 +241,14 @@ def _recognise(source: Source, format: str | None) -> FileResult:
         needs=" | ".join(registry.FORMATS),
         next="name the format: lastgood import FORMAT PATH",
     )
+
+
+def _ask(source: Source, found: FileResult, options: Options) -> None:
+    """Lets the format ask for what it cannot do without (`ask(source, options)`), before anything is written."""
+    importer = None if found.format is None else registry.importer(found.format)
+    ask = getattr(importer, "ask", None)
+    if ask is not None:
+        ask(source, options)
 
 
 # --- one file -----------------------------------------------------------------------------------------

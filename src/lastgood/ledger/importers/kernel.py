@@ -190,8 +190,8 @@ class DriverReader:
         """What is said once about the whole file."""
         if self._without_host:
             self._context.note(
-                f"{self._without_host:,} lines name no host, and neither does the file's name: give --host, "
-                "or failures of several hosts cannot be told apart"
+                f"lines that name no host, in a file whose name does not either: {self._without_host:,}; "
+                "give --host, or failures of several hosts cannot be told apart"
             )
 
     def _split(self, row: Line) -> _Said | None:
@@ -374,7 +374,7 @@ def settle(events: Iterable[Event], context: Context) -> Iterator[Event]:
         context.quality.failures += lone_count
         context.quality.unknown_causes += lone_count
         context.note(
-            f"{lone_count:,} stopped channels (Xid 43, 45) have no other Xid of their host within a minute: "
+            f"stopped channels (Xid 43, 45) without another Xid of their host within a minute: {lone_count:,}; "
             "they count as failures of unknown cause"
         )
 

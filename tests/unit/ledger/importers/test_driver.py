@@ -122,6 +122,16 @@ def test_a_folder_stands_for_its_files(tmp_path):
     write(folder / "b.log", xid(2))
     write(folder / ".hidden", "x")
     assert [file.name for file in run(tmp_path, folder).files] == ["a.log", "b.log"]
+    write(folder / "c.bin", "\x00\x01 something else")
+    result = run(tmp_path, folder)
+    assert [(file.name, file.format) for file in result.files] == [
+        ("a.log", "kernel"), ("b.log", "kernel"), ("c.bin", None),
+    ]  # fmt: skip
+    assert result.total.notes == ["c.bin is left out: no format recognises this file"]
+    (folder / "a.log").unlink()
+    (folder / "b.log").unlink()
+    with pytest.raises(Problems, match=r"c\.bin: no format recognises this file"):
+        run(tmp_path, folder)
     (tmp_path / "nothing").mkdir()
     with pytest.raises(BadInput, match="a folder without files"):
         run(tmp_path, tmp_path / "nothing")

@@ -265,7 +265,7 @@ def test_a_stopped_channel_alone_stays_visible_as_a_failure_of_unknown_cause(tmp
         ("unknown", "fail_stop", "unknown", True)
     ] * 2
     assert (imported.quality.failures, imported.quality.unknown_causes) == (3, 2)
-    assert "2 stopped channels (Xid 43, 45) have no other Xid" in " ".join(imported.quality.notes)
+    assert "without another Xid of their host within a minute: 2;" in " ".join(imported.quality.notes)
     assert [e.role for e in remap(alone, load_mapping("xid"))] == ["unknown", "unknown"]
 
 
