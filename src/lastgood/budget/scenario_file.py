@@ -282,7 +282,7 @@ class _Reader:
         return tuple(found)
 
     def at(self, path: KeyPath) -> str:
-        return f"{self.source}:{self.document.line_of(path)}"
+        return f"{Path(self.source).name}:{self.document.line_of(path)}"
 
 
 def _figure(quantity: Quantity, number: float, kind: FigureKind, source: str) -> Figure:

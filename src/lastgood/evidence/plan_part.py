@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import msgspec
-
-from lastgood.base.figures import Figure, combine, format_interval
-from lastgood.base.units import US_PER_H, format_duration
-from lastgood.budget.alternative import Alternative
+from lastgood.base.figures import Figure, combine
+from lastgood.base.units import format_duration
 from lastgood.budget.alternatives import alternatives
-from lastgood.budget.closed.regime import chance_of_no_stop
 from lastgood.budget.plan import ASSUMES, TERMS, Plan, parts_of
 from lastgood.budget.plan_finite import FinitePlan
-from lastgood.budget.scenario import QUANTITIES, Scenario
 from lastgood.budget.surroundings import surroundings
 from lastgood.budget.whatif import tornado
-from lastgood.evidence.plan_pictures import plan_charts, scale_for
+from lastgood.evidence.plan_finite_part import finite_part
+from lastgood.evidence.plan_inputs_part import inputs_part
+from lastgood.evidence.plan_other_part import as_sentence, other_part
+from lastgood.evidence.plan_pictures import plan_charts
 from lastgood.evidence.report import (
     Check,
     Column,
@@ -25,11 +21,8 @@ from lastgood.evidence.report import (
     Note,
     Section,
     Table,
-    Words,
 )
 
-CHANCE_MIN = 5e-5
-"""Smaller chances would print as zero."""
 TERM_WORDS = {
     "checkpoint": "writing checkpoints",
     "rework": "work done again",
@@ -53,16 +46,16 @@ def plan_section(plan: Plan, finite: FinitePlan | None = None) -> Section:
         parts=tuple(
             part
             for part in (
-                _inputs_part(plan.scenario),
+                inputs_part(plan.scenario),
                 _interval_part(plan, finite),
-                _finite_part(plan, finite) if finite else None,
-                _other_part(
+                finite_part(plan, finite) if finite else None,
+                other_part(
                     "alternatives",
                     "Other ways to checkpoint",
                     alternatives(plan.scenario),
                     "First-order formulas all of them: compare them with the first row, never with the exact value.",
                 ),
-                _other_part(
+                other_part(
                     "surroundings",
                     "Around the plan",
                     surroundings(plan.scenario, work=plan.tau),
@@ -150,106 +143,8 @@ def _notes(plan: Plan) -> tuple[Note, ...]:
                 level="warning",
             )
         )
-    notes += [Note(text=_sentence(note)) for note in plan.scenario.notes]
+    notes += [Note(text=as_sentence(note)) for note in plan.scenario.notes]
     return tuple(notes)
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
-
-
-def _inputs_part(scenario: Scenario) -> Section:
-    """Every input that was given or has a default that matters here, with its kind and source."""
-    names = [n for n in QUANTITIES if n in scenario.given]
-    names += [
-        n for n in ("mtti", "checkpoint_cost", "detection", "recovery") if n not in scenario.given
-    ]
-    rows = [
-        (
-            QUANTITIES[n].title,
-            scenario.figure(n),
-            _interval_words(scenario.figure(n)),
-            scenario.figure(n).source,
-        )
-        for n in names
-    ]
-    rows += [
-        (f"stops: {name}", figure, _interval_words(figure), figure.source)
-        for name, figure in scenario.stops.items()
-    ]
-    table = Table(
-        name="inputs",
-        title="What the plan rests on",
-        columns=(
-            Column(title="input", is_number=False),
-            Column(title="value"),
-            Column(title="interval", is_number=False),
-            Column(title="source", is_number=False),
-        ),
-        rows=tuple(rows),
-        note="A value without a stated basis is assumed. An input without an interval is held fixed.",
-    )
-    tables = [table]
-    if len(scenario.stops) > 1:
-        tables.append(_stops_table(scenario))
-    tables.append(_untouched_table(scenario))
-    return Section(name="inputs", title="Inputs", tables=tuple(tables))
-
-
-def _untouched_table(scenario: Scenario) -> Table:
-    """R(t): the chance that nothing stops the job for this long."""
-    mean = scenario.figure("mtti")
-    rows = tuple(
-        (
-            format_duration(t_us),
-            combine(
-                [mean],
-                lambda value, t=t_us: chance_of_no_stop(t, mean_to_stop=value),
-                name=f"chance of no stop in {format_duration(t_us)}",
-                unit="ratio",
-                source="exp(-t/M)",
-                assumptions=ASSUMES[:1],
-            ),
-        )
-        for t_us in (US_PER_H, 6 * US_PER_H, 24 * US_PER_H, 168 * US_PER_H)
-    )
-    return Table(
-        name="untouched",
-        title="R(t): chance that nothing stops the job",
-        columns=(Column(title="for", is_number=False), Column(title="chance")),
-        rows=rows,
-        is_folded=True,
-    )
-
-
-def _stops_table(scenario: Scenario) -> Table:
-    """Λ = Σλ: what each domain adds to the rate of the job."""
-    total = sum(1 / float(f.value or 1) for f in scenario.stops.values())
-    rows = []
-    for name, figure in scenario.stops.items():
-        share = combine(
-            [figure],
-            lambda mean: 1 / mean / total,
-            name=f"share of {name}",
-            unit="ratio",
-            source="λ of this domain over Λ",
-        )
-        rows.append((name, figure, share))
-    return Table(
-        name="stops",
-        title="Λ = Σλ over the domains that stop the job",
-        columns=(
-            Column(title="domain", is_number=False),
-            Column(title="mean time between its stops"),
-            Column(title="share of Λ"),
-        ),
-        rows=tuple(rows),
-    )
-
-
-def _interval_words(figure: Figure) -> str | None:
-    return format_interval(figure)
 
 
 def _interval_part(plan: Plan, finite: FinitePlan | None) -> Section:
@@ -325,145 +220,4 @@ def _sum(plan: Plan) -> Figure:
         name="waste, first order",
         unit="ratio",
         source="sum of its terms",
-    )
-
-
-def _finite_part(plan: Plan, finite: FinitePlan) -> Section:
-    rows = [FigureRow(label="Useful fraction, simulated", figure=finite.useful)]
-    if float(finite.untouched.value or 0) >= CHANCE_MIN:
-        rows.append(FigureRow(label="Chance that nothing fails", figure=finite.untouched))
-    counts = tuple((name, figure) for name, figure in finite.counts.items() if figure.value)
-    notes = [
-        Note(
-            text=f"Simulated world: {finite.world}. Seed {finite.runs.seed}, {finite.runs.count:,} jobs."
-        )
-    ]
-    if finite.runs.is_narrow is False:
-        notes.append(
-            Note(text="The interval of p90 is still wider than asked for.", level="warning")
-        )
-    elif finite.runs.is_narrow:
-        notes.append(
-            Note(
-                text="Stopped as soon as the interval of p90 was narrow enough, which makes it slightly too narrow."
-            )
-        )
-    if any(figure.interval is None for figure in finite.quantiles.values()):
-        notes.append(
-            Note(
-                text="Too few jobs for an interval around every quantile: use more --jobs.",
-                level="missing",
-            )
-        )
-    counted = Table(
-        name="per_job",
-        title="Per job, on average",
-        columns=(Column(title="what", is_number=False), Column(title="count")),
-        rows=counts,
-    )
-    work = _duration(plan.scenario.figure("work"))
-    return Section(
-        name="finite",
-        title=f"A job of {work} of useful work",
-        figures=tuple(rows),
-        tables=(_wall_table(plan, finite), counted),
-        notes=tuple(notes),
-    )
-
-
-def _wall_table(plan: Plan, finite: FinitePlan) -> Table:
-    """Mean and quantiles of the wall time, in the unit of the job."""
-    _, unit = scale_for(float(finite.mean.value or 0), at_least=20)
-    work = plan.scenario.figure("work")
-    named = [("mean, exact", finite.mean_exact)] if finite.mean_exact else []
-    named.append(("mean, simulated", finite.mean))
-    named += [(f"p{100 * share:g}", figure) for share, figure in finite.quantiles.items()]
-    rows = tuple(
-        (
-            name,
-            figure,
-            _end(figure, is_low=True),
-            _end(figure, is_low=False),
-            _stretch(figure, work),
-        )
-        for name, figure in named
-    )
-    return Table(
-        name="wall",
-        title="Wall time until the last checkpoint",
-        columns=(
-            Column(title="of the jobs", is_number=False),
-            Column(title="wall time", unit=unit),
-            Column(title="low", unit=unit),
-            Column(title="high", unit=unit),
-            Column(title="over the work"),
-        ),
-        rows=rows,
-        note="Low and high are 95 % intervals of the simulation; the uncertainty of the inputs is not in them.",
-    )
-
-
-def _end(figure: Figure, *, is_low: bool) -> Figure | None:
-    """One end of an interval as a figure of the same kind."""
-    if figure.interval is None:
-        return None
-    end = figure.interval.lo if is_low else figure.interval.hi
-    return msgspec.structs.replace(figure, value=end, interval=None)
-
-
-def _stretch(figure: Figure, work: Figure) -> Figure:
-    """Wall time over useful work."""
-    return combine(
-        [figure, work],
-        lambda wall, useful: wall / useful,
-        name=f"{figure.name}, over the work",
-        unit="ratio",
-        source=figure.source,
-    )
-
-
-def _other_part(name: str, title: str, rows: Sequence[Alternative], lead: str) -> Section:
-    """One table row for each that was computed; the others are named with what they need."""
-    made = [one for one in rows if not one.missing]
-    compared = [one for one in made if one.work or one.refused]
-    table = Table(
-        name=name,
-        title=title,
-        columns=(
-            Column(title="way", is_number=False),
-            Column(title="how", is_number=False),
-            Column(title="interval"),
-            Column(title="useful fraction"),
-            Column(title="note", is_number=False),
-        ),
-        rows=tuple(
-            (
-                one.name,
-                f"refused: {one.refused}" if one.refused else one.how,
-                one.work,
-                one.useful,
-                one.note or None,
-            )
-            for one in compared
-        ),
-    )
-    extra = tuple(
-        FigureRow(label=f"{one.name}: {figure.name.replace('_', ' ')}", figure=figure)
-        for one in made
-        for figure in one.extra
-    )
-    missing = [f"{one.name} (give {', '.join(one.missing)})" for one in rows if one.missing]
-    notes = [Note(text=f"Not computed: {'; '.join(missing)}.", level="info")] if missing else []
-    return Section(
-        name=name,
-        title=title,
-        lead=lead if made else "",
-        figures=extra,
-        words=tuple(
-            Words(title=one.name, sentences=(_sentence(one.how),))
-            for one in made
-            if one not in compared
-        ),
-        tables=(table,) if compared else (),
-        notes=tuple(notes),
     )

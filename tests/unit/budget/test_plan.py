@@ -154,15 +154,27 @@ def test_the_wall_time_of_a_job_is_simulated_around_the_exact_mean():
     )
 
 
-def test_a_world_that_the_formula_does_not_know_has_no_exact_mean():
-    plan = make_plan(
-        scenario(work="1d", silent_mtti="2d", detection_latency="1h", checkpoint_failure="5%")
-    )
-    finite = plan_finite(plan, seed=1, count=200)
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"checkpoint_failure": "5%"}, "5 % of checkpoints fail"),
+        ({"weibull_shape": "0.7"}, "Weibull gaps of shape 0.7"),
+        ({"burst_chance": "10%", "burst_gap": "1min"}, "10 % of failures"),
+        ({"silent_mtti": "2d", "detection_latency": "1h"}, "silent corruption found late"),
+    ],
+)
+def test_a_world_that_the_formula_does_not_know_has_no_exact_mean(given, words):
+    plan = make_plan(scenario(work="1d", **given), with_curve=False)
+    finite = plan_finite(plan, seed=1, count=50)
     assert finite.mean_exact is None
-    assert "silent corruption" in finite.world
-    assert finite.counts["failed checkpoints"].value > 0
+    assert words in finite.world
     assert job_model(plan.scenario, work=plan.tau).retained_count == 2
+
+
+def test_failed_checkpoints_are_counted():
+    finite = plan_finite(make_plan(scenario(work="1d", checkpoint_failure="5%")), seed=1, count=200)
+    share = finite.counts["failed checkpoints"].value / finite.counts["checkpoints"].value
+    assert share == pytest.approx(0.05, abs=0.006)
 
 
 # --- alternatives ------------------------------------------------------------------------------------------

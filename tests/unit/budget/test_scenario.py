@@ -219,3 +219,12 @@ def test_an_interval_that_reaches_zero_is_drawn_without_a_logarithm():
     z = np.array([-10.0, -1.959964, 0.0, 1.959964])
     drawn = spread_around(1.0, Interval(lo=0.0, hi=3.0, level=0.95, method="x"), z)
     assert drawn.tolist() == pytest.approx([0.0, 0.0, 1.0, 3.0], abs=1e-6)
+
+
+def test_inputs_are_drawn_independently_of_each_other():
+    import numpy as np
+
+    given = {name: uncertain(name, 2, 3, 5) for name in ("mtti", "checkpoint_cost", "detection")}
+    values = draw(Scenario(given=given), seed=1, count=4_000).values
+    correlation = np.corrcoef([values[name] for name in given]) - np.eye(3)
+    assert np.abs(correlation).max() < 0.06  # about 3.8 standard errors

@@ -1,0 +1,269 @@
+"""`lastgood plan`, `what-if`, `project` and `reproduce chapter` as a person runs them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.evidence import made_fleet as made
+from tests.unit.evidence.test_plan_records import drilled, growing
+
+CHAPTER = (
+    "--mtti",
+    "185.584726min",
+    "--checkpoint-cost",
+    "1min",
+    "--detection",
+    "1min",
+    "--recovery",
+    "1min",
+)
+
+
+def words(result) -> str:
+    return " ".join(result.stdout.split())
+
+
+def test_a_plan_from_flags_names_kind_interval_and_the_command_that_gives_it_again(cli):
+    result = cli("plan", *CHAPTER)
+    assert result.exit_code == 0
+    text = words(result)
+    for part in (
+        "Checkpoint after every 20 min of work (16 min to 21.6 min are as good): at best 89.01 % of wall time is useful (assumed)",
+        "18.6 min assumed",
+        "0.8901 assumed",
+        "0.8853 assumed",
+        "No input has an interval, so the result has none either.",
+        "again: lastgood plan --mtti 185.584726min --checkpoint-cost 1min",
+    ):
+        assert part in text
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("again:")]
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_plan_as_json_holds_every_figure_with_its_kind_and_interval(cli):
+    told = cli("plan", *CHAPTER, "--set", "mtti=2.8h..3.09h..3.4h", "--json").json
+    assert told["schema"] == "lastgood.plan/1"
+    useful = told["figures"]["plan/useful fraction"]
+    assert useful["kind"] == "assumed"
+    assert useful["value"] == pytest.approx(0.8900, abs=2e-4)
+    assert useful["interval"]["lo"] < useful["value"] < useful["interval"]["hi"]
+    assert all(figure["kind"] for figure in told["figures"].values())
+
+
+def test_the_same_command_gives_the_same_bytes_and_another_seed_other_draws(cli):
+    arguments = ("plan", *CHAPTER, "--work", "2d", "--jobs", "50", "--json")
+    first = cli(*arguments).stdout
+    assert cli(*arguments).stdout == first
+    assert cli(*arguments, "--seed", "1").stdout != first
+
+
+def test_a_job_that_ends_has_quantiles_that_are_simulated(cli):
+    told = cli("plan", *CHAPTER, "--work", "1d", "--jobs", "400", "--json").json
+    figures = {figure["name"]: figure for figure in told["figures"].values()}
+    for name in ("wall time, p50", "wall time, p90", "wall time, p99"):
+        assert figures[name]["kind"] == "simulated"
+        assert figures[name]["n"] == 400
+
+
+def test_a_wanted_width_that_is_not_reached_is_exit_3_with_the_answer_printed(cli, monkeypatch):
+    from lastgood.budget.montecarlo import replicate
+
+    monkeypatch.setattr(replicate, "LEVEL", 0.999999)
+    arguments = ("plan", *CHAPTER, "--work", "3h", "--jobs", "100", "--half-width", "0.0001%")
+    monkeypatch.setattr(replicate, "BATCH_COUNT", 50)
+    real = replicate.simulate
+    monkeypatch.setattr(
+        "lastgood.budget.plan_finite.simulate", lambda *a, **k: real(*a, **{**k, "count_max": 150})
+    )
+    result = cli(*arguments)
+    assert result.exit_code == 3
+    assert "p90 is wider than asked for" in result.stderr
+    assert "Wall time until the last checkpoint" in result.stdout
+    assert cli("plan", *CHAPTER, "--work", "3h", "--half-width", "wide").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (("--mtti", "10min"), 2, "checkpoint_cost is not given"),
+        (("--mtti", "10"), 2, "write 10s"),
+        ((*CHAPTER, "--set", "mti=3h"), 2, "write mtti"),
+        ((*CHAPTER, "--set", "mtti"), 2, "needs NAME=VALUE"),
+        (("none.yaml",), 2, "cannot be read"),
+        (("--ledger", "none.db"), 2, "no such ledger"),
+        (("--mtti", "10min", "--checkpoint-cost", "20min", "--first-order"), 3, "meaningless"),
+        (
+            ("--mtti", "10min", "--checkpoint-cost", "21min", "--rule", "young-period"),
+            3,
+            "not positive",
+        ),
+        ((*CHAPTER, "--html", "no/such/folder/plan.html"), 2, "cannot be written"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_says_why(
+    cli, tmp_path, monkeypatch, arguments, exit_code, said
+):
+    monkeypatch.chdir(tmp_path)
+    result = cli("plan", *arguments)
+    assert (result.exit_code, result.stdout if exit_code != 2 else "") == (exit_code, "")
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_flags_win_over_the_file_and_the_file_over_the_ledger(cli, tmp_path):
+    ledger = growing().write(tmp_path / "fleet.db")
+    (tmp_path / "s.yaml").write_text(
+        "apiVersion: lastgood.dev/v1\nkind: PlanScenario\nspec: {mtti: 5h, checkpoint_cost: 2min}\n"
+    )
+    told = cli(
+        "plan", tmp_path / "s.yaml", "--ledger", ledger, "--checkpoint-cost", "3min", "--json"
+    ).json
+    figures = {figure["name"]: figure for figure in told["figures"].values()}
+    assert figures["mtti"]["value"] == 5 * 3600e6
+    assert figures["checkpoint_cost"]["value"] == 3 * 60e6
+    assert len(told["ledger_root"]) == 64
+
+
+def test_costs_of_the_ledger_stay_where_the_file_says_nothing(cli, tmp_path):
+    ledger = drilled(body={"mode": "demo"}).write(tmp_path / "drill.db")
+    (tmp_path / "s.yaml").write_text(
+        "apiVersion: lastgood.dev/v1\nkind: PlanScenario\nspec: {stops: {gpu: 5h}, recovery: 1min}\n"
+    )
+    told = cli("plan", tmp_path / "s.yaml", "--ledger", ledger, "--json").json
+    figures = {figure["name"]: figure for figure in told["figures"].values()}
+    assert (figures["detection"]["kind"], figures["detection"]["value"]) == ("measured", 13e6)
+    assert (figures["recovery"]["kind"], figures["recovery"]["value"]) == ("assumed", 60e6)
+
+
+def test_a_ledger_at_another_size_is_projected_and_says_its_condition(cli, tmp_path):
+    ledger = growing().write(tmp_path / "fleet.db")
+    told = cli(
+        "plan", "--ledger", ledger, "--checkpoint-cost", "1min", "--devices", "1024", "--json"
+    ).json
+    useful = told["figures"]["plan/useful fraction"]
+    assert useful["kind"] == "projected"
+    assert "scales linearly" in useful["condition"]
+    assert "measured" in useful["kinds"]
+    text = cli("plan", "--ledger", ledger, "--checkpoint-cost", "1min", "--devices", "1024")
+    assert "The rate was carried to another size: it holds if every interrupting hazard" in words(
+        text
+    )
+    without = made.fleet().write(tmp_path / "bare.db")
+    refused = cli("plan", "--ledger", without, "--checkpoint-cost", "1min", "--devices", "64")
+    assert refused.exit_code == 3
+    assert "without exposure" in refused.stderr
+
+
+def test_a_drill_gives_costs_but_its_rate_has_to_be_typed(cli, tmp_path):
+    ledger = drilled(body={"mode": "demo"}).write(tmp_path / "drill.db")
+    refused = cli("plan", "--ledger", ledger)
+    assert refused.exit_code == 2
+    assert "mtti is not given" in refused.stderr
+    told = words(cli("plan", "--ledger", ledger, "--mtti", "3h"))
+    assert "25 s measured" in told
+    assert "5 injected faults are no rate" in told
+
+
+def test_what_if_ranks_changes_and_says_how_sure_the_order_is(cli):
+    result = cli(
+        "what-if", *CHAPTER, "--set", "mtti=2.8h..3.09h..3.4h", "--change", "checkpoint_cost=30s", "--change", "mtti=x2"
+    )  # fmt: skip
+    assert result.exit_code == 0
+    text = words(result)
+    assert text.index("mtti=x2 ") < text.index("checkpoint_cost=30s ")
+    assert "All changes rank as shown in 1.0000" in text
+    assert "all together" in text
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("again:")]
+    assert max(map(len, lines)) <= 80
+    assert cli("what-if", *CHAPTER, "--change", "nothing=1").exit_code == 2
+    told = cli("what-if", *CHAPTER, "--change", "mtti=x2", "--json").json
+    assert told["schema"] == "lastgood.what_if/1"
+
+
+def test_a_projection_is_never_a_bare_number(cli):
+    result = cli("project", "--preset", "rsc-1", "--devices", "1024")
+    assert result.exit_code == 0
+    text = words(result)
+    for part in (
+        "If every interrupting hazard scales linearly with devices and nothing else changes",
+        "28.8 h projected",
+        "observed 11 months on 16,000 devices of RSC-1",
+        "extrapolated",
+        "7.9 h",
+        "3.65",
+        "too hopeful by a factor of 3.7",
+    ):
+        assert part in text
+    told = cli("project", "--preset", "rsc-1", "--devices", "1024", "--json").json
+    projected = [figure for figure in told["figures"].values() if "projected" in figure["kinds"]]
+    assert len(projected) >= 3
+    assert all(f["condition"] and f["source_window"] and f["extrapolation"] for f in projected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (("--preset", "llama3", "--devices", "200000"), 3, "--accept extrapolation"),
+        (("--events", "419", "--window", "54d", "--devices", "100000"), 3, "without exposure"),
+        (("--ledger", "drill.db", "--devices", "64"), 3, "injected are not a rate"),
+        (("--ledger", "bare.db", "--devices", "64"), 3, "without exposure"),
+        (("simulated.yaml", "--devices", "64"), 3, "simulated figure is not a rate"),
+        (("no-devices.yaml", "--devices", "64"), 3, "without exposure"),
+        (("--devices", "64"), 2, "needs one source"),
+        (("--preset", "rsc-1", "--ledger", "bare.db", "--devices", "64"), 2, "--ledger and --preset"),
+        (("--events", "419", "--devices", "64"), 2, "needs its window"),
+    ],
+)  # fmt: skip
+def test_what_is_no_rate_or_too_far_is_refused(
+    cli, tmp_path, monkeypatch, arguments, exit_code, said
+):
+    monkeypatch.chdir(tmp_path)
+    drilled(body={"mode": "demo"}).write(tmp_path / "drill.db")
+    made.fleet().write(tmp_path / "bare.db")
+    head = "apiVersion: lastgood.dev/v1\nkind: PlanScenario\n"
+    (tmp_path / "simulated.yaml").write_text(
+        f"{head}spec: {{devices: 64, mtti: {{value: 3h, basis: simulated, source: x}}}}\n"
+    )
+    (tmp_path / "no-devices.yaml").write_text(f"{head}spec: {{mtti: 3h}}\n")
+    result = cli("project", *arguments)
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert said in result.stderr
+
+
+def test_the_source_chapter_is_printed_beside_the_exact_numbers(cli):
+    result = cli("reproduce", "chapter")
+    assert result.exit_code == 0
+    text = words(result)
+    for part in (
+        "3.09 h",
+        "19.3 min",
+        "88.5 %",
+        "30.4 min projected",
+        "Exact: checkpoint after 18.60 min of work, 89.01 % of wall time is useful.",
+        "First order: 19.27 min and 88.54 %.",
+        "if every interrupting hazard scales linearly",
+    ):
+        assert part in text
+    assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
+    table = cli("reproduce", "chapter", "--json").json["section"]["tables"][0]
+    printed, recomputed, exact = (table["rows"][2][i] for i in (1, 2, 3))
+    assert (printed["kind"], printed["value"]) == ("reported", 88.5)
+    assert (recomputed["kind"], exact["kind"]) == ("assumed", "assumed")
+    assert (recomputed["value"], exact["value"]) == (88.5412, 89.0118)
+
+
+def test_the_names_of_the_commands_load_no_numpy():
+    code = (
+        "import sys\nfrom lastgood.cli.main import main\n"
+        "import lastgood.cli.plan_commands, lastgood.cli.reproduce_chapter\n"
+        "code = main(['plan', '--help'])\n"
+        "print(sorted({'numpy', 'scipy', 'numba', 'rich'} & set(sys.modules)), file=sys.stderr)\n"
+        "sys.exit(code)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stderr.strip() == "[]"
