@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench.goodput.seven_cases import CASES, by_lastgood, by_library, markdown, table
+from bench.goodput.speed import made, ours
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "goodput.md"
@@ -109,3 +110,13 @@ def test_the_command_writes_the_logs_that_were_read(tmp_path):
     lines = (tmp_path / "B.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(lines[0])["jsonPayload"]["job_name"] == "pretrain"
     assert len(lines) == len(CASES[1].entries)
+
+
+def test_restarts_that_lose_ten_steps_each_give_the_truth_on_a_long_log_too(tmp_path):
+    case = made(2_500)
+    wall, _, _ = ours(case, tmp_path)
+    assert case.wall_s is not None
+    assert wall.productive_us == 25_000_000_000
+    assert wall.window_us == round(case.wall_s * 1_000_000)
+    assert wall.lost_executions == 2 * 10
+    assert wall.totals_us["lost"] == 200_000_000
