@@ -100,8 +100,6 @@ def run_import(words: Sequence[str], *, ledger: Path | None, options: Options) -
     from lastgood.ledger.place import check_place, default_ledger
 
     format_name, paths = split_words(words)
-    if format_name == "table" and options.column_map is None:
-        _need_presets(paths)
     place = default_ledger() if ledger is None else check_place(ledger)
     done: list[Progress] = []
     try:
@@ -178,25 +176,6 @@ def parse_mappings(words: Sequence[str]) -> dict[str, Path]:
             )
         found[name] = Path(file)
     return found
-
-
-def _need_presets(paths: Sequence[Path]) -> None:
-    """Asks for a column map where a file has not the columns of a preset."""
-    from lastgood.ledger.importers.source import Source
-    from lastgood.ledger.importers.table import preset_of
-
-    for path in paths:
-        if path.is_file():
-            source = Source(path.name, path=path)
-            head = source.head
-            source.close()
-            if preset_of(head) is None:
-                raise BadInput(
-                    "a table needs a column map",
-                    where=str(path),
-                    needs="--map FILE, or --map with the name of a preset",
-                    next=f"write one with: lastgood import table {path} --guess > map.yaml",
-                )
 
 
 def _guess(words: Sequence[str], *, as_json: bool) -> int:

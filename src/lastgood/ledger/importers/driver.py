@@ -178,7 +178,9 @@ def _expand(paths: Sequence[Path | str]) -> list[_Named]:
     return found
 
 
-def _choose(files: Sequence[_Named], format: str | None) -> list[tuple[Source, FileResult]]:
+def _choose(
+    files: Sequence[_Named], format: str | None, options: Options
+) -> list[tuple[Source, FileResult]]:
     """Each file with its format; all that is wrong with the files is reported at once.
 
     A folder may hold other things: what no format recognises in it is left out and said, unless that is all of it.

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lastgood.base.errors import BadInput
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event
-from lastgood.ledger.importers.importer import Context, Head, RowProblem
+from lastgood.ledger.importers.importer import Context, Head, Options, RowProblem
 from lastgood.ledger.importers.json_scan import Broken, part_of
 from lastgood.ledger.importers.people_times import is_missing, is_still_open, parse_people_time
 from lastgood.ledger.importers.source import Item, Source, json_items
@@ -50,6 +51,21 @@ class TableImporter:
             ("{", "[", "#")
         )
         return 22 if is_table and not any(char.isdigit() for char in first[:40]) else 0
+
+    def ask(self, source: Source, options: Options) -> None:
+        """Asks for a map where there is none, and the columns are not those of a preset.
+
+        Raises:
+            BadInput: With the command that writes one.
+        """
+        if options.column_map is None and source.head and preset_of(source.head) is None:
+            place = source.path or source.name
+            raise BadInput(
+                "a table needs a column map",
+                where=str(place),
+                needs="--map FILE, or --map with the name of a preset",
+                next=f"write one with: lastgood import table {place} --guess > map.yaml",
+            )
 
     def read(self, source: Source, context: Context) -> Iterator[Event]:
         """The events of the rows, by the map of the options, else by the preset whose header this is."""

@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 
-from lastgood.ledger.importers.table import NEEDS_MAP
 from lastgood.ledger.importers.table_rows import sniff_delimiter
 from lastgood.ledger.importers.times import Times
 from tests.unit.ledger.importers.import_cases import SAMPLES, Imported, import_one, import_text
@@ -193,22 +192,21 @@ def test_a_quote_inside_a_field_is_a_character(tmp_path):
     assert [e.domain[0].id for e in read.events] == ['5" disk', 'a "b"']
 
 
-def test_a_map_for_another_table_and_a_table_without_one_are_findings(tmp_path):
+def test_a_map_for_another_table_is_a_finding_of_that_table(tmp_path):
     other = through(tmp_path, "begin,end\n2026-11-02 03:14,\n", SMALL)
-    without = import_text(tmp_path, "begin,end\n2026-11-02 03:14,\n", format="table")
 
     (finding,) = other.quality.rejected["the column map does not fit the table"].examples
     assert finding.detail == "no column from in line 1: begin, end"
-    assert list(without.quality.rejected) == [NEEDS_MAP]
-    assert other.events == without.events == []
+    assert other.events == []
 
 
-def test_the_command_asks_for_the_map_of_a_table_before_it_imports_anything(cli, tmp_path):
-    (tmp_path / "t.csv").write_text("begin,end\n2026-11-02 03:14,\n")
-    result = cli("import", "table", tmp_path / "t.csv", "--ledger", tmp_path / "l")
+@pytest.mark.parametrize("words", [["table"], []], ids=["named", "detected"])
+def test_a_table_without_a_map_is_asked_for_one_before_anything_is_written(cli, tmp_path, words):
+    (tmp_path / "t.csv").write_text("begin,end,node\n2026-11-02 03:14,,n1\n")
+    result = cli("import", *words, tmp_path / "t.csv", "--ledger", tmp_path / "l")
 
     assert result.exit_code == 2
-    assert "--guess" in result.stderr
+    assert f"lastgood import table {tmp_path}/t.csv --guess" in result.stderr
     assert not (tmp_path / "l").exists()
 
 
