@@ -74,6 +74,7 @@ class _Fold:
             correlated=mark_correlated(
                 table,
                 of_row=self._groups.of_row,
+                first=first,
                 begin_us=begin_us[0],
                 is_planned=planned,
                 window_us=rule.correlated_us,

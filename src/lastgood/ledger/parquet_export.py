@@ -187,7 +187,7 @@ def _write_month(
     order = builder.in_order()
     corrects, covers = (
         builder.superseded,
-        {at: _coverage_text(said) for at, said in builder.coverage},
+        {at: coverage_text(said) for at, said in builder.coverage},
     )
     texts: dict[str, list[str | None]] = {
         "id": [builder.ids[at] for at in order],
@@ -257,7 +257,7 @@ def _more_texts(table: EventTable) -> list[str | None]:
     return found
 
 
-def _coverage_text(said: Coverage) -> str:
+def coverage_text(said: Coverage) -> str:
     """As `table_builder.coverage_from` reads it."""
     return json.dumps(
         {
