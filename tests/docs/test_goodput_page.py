@@ -38,8 +38,8 @@ def test_the_commands_of_a_block_run_one_after_the_other(commands, cli, tmp_path
             assert round(ettr, 3) == (0.284 if "both" in command else 0.294)
 
 
-def test_there_are_two_blocks_of_commands_and_the_one_that_makes_the_table():
-    assert [len(block) for block in BLOCKS] == [3, 3, 0]
+def test_there_are_three_blocks_of_commands_and_the_one_that_makes_the_table():
+    assert [len(block) for block in BLOCKS] == [3, 1, 3, 0]
     assert "python bench/goodput/seven_cases.py" in PAGE
     assert (ROOT / "bench" / "goodput" / "seven_cases.py").exists()
 

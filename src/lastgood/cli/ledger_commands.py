@@ -76,6 +76,12 @@ def verify(
 )
 @click.option("--run", "run_id", help="The run that it belongs to, if any.")
 @click.option(
+    "--first-divergent-step",
+    "divergent_step",
+    type=click.IntRange(min=0),
+    help="With --class sdc and --run: the first step whose result was wrong. From now on it and all later ones count as lost.",
+)
+@click.option(
     "--ledger", type=click.Path(path_type=Path), help="The ledger; default as for verify."
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
@@ -86,6 +92,7 @@ def record(
     reason: str,
     class_name: str | None,
     run_id: str | None,
+    divergent_step: int | None,
     ledger: Path | None,
     is_json: bool,
 ) -> int:
@@ -101,6 +108,12 @@ def record(
     from lastgood.ledger.store import open_store
 
     _check_record(kind, node, reason)
+    if divergent_step is not None and (class_name != FailureClass.SDC or run_id is None):
+        raise BadInput(
+            "a divergent step belongs to silent corruption of a run",
+            where="--first-divergent-step",
+            needs="--class sdc and --run NAME",
+        )
     is_known = kind in set(EventKind)
     path = default_ledger() if ledger is None else check_place(ledger)
     clock = SystemClock()
@@ -112,6 +125,7 @@ def record(
             run=run_id,
             domain=[{"kind": "host", "id": node}],
             body=body,
+            first_divergent_step=divergent_step,
             **({"class": class_name} if class_name else {}),
         )
         (stored,) = store.append([event])

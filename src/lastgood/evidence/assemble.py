@@ -161,7 +161,9 @@ def report_instant_us(
     """As of when a report holds. Logs speak until their last row: after it, nothing is known and nothing goes on."""
     is_read_from_logs = run is None or is_run_imported(events, run)
     if records_end_us is not None and is_read_from_logs:
-        now_us = records_end_us
+        # What a person recorded about the run since then (a verdict on its state) is known too.
+        added = [t for e in events if not e.source and (t := _time_us(e)) is not None]
+        now_us = max([records_end_us, *added])
     return last_instant_us(events, now_us=now_us)
 
 

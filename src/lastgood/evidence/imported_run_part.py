@@ -17,7 +17,7 @@ from lastgood.evidence.report import Cell, Column, FigureRow, Headline, Note, Se
 from lastgood.evidence.time_part import key_figures, strip_chart, time_section
 from lastgood.ledger.ettr import RunTimes, measure_run
 from lastgood.ledger.event import Event, in_effect, time_of
-from lastgood.ledger.executions import is_imported
+from lastgood.ledger.timeline import is_read_from_logs
 from lastgood.ledger.walltime import WallState, WallTime, WallTimeRules
 
 STOP_COUNT_MAX: Final = 30
@@ -25,13 +25,11 @@ STOP_COUNT_MAX: Final = 30
 ATTEMPT_COUNT_MAX: Final = 100
 STOP_US_MIN: Final = US_PER_S
 """Shorter stretches are no stop that anybody would look into."""
-_STARTS = frozenset((EventKind.RUN_START, EventKind.ATTEMPT_START))
 
 
 def is_run_imported(events: Iterable[Event], run: str) -> bool:
     """True when all that tells of the life of this run was read from logs."""
-    own = [e for e in events if e.run == run and e.kind in _STARTS | {EventKind.STEP}]
-    return bool(own) and all(map(is_imported, own))
+    return is_read_from_logs(event for event in events if event.run == run)
 
 
 def build_imported_run(events: Sequence[Event], *, run: str, as_of_us: int) -> Section:

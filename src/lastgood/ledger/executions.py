@@ -30,8 +30,10 @@ MISSING_STEPS_MAX = 100_000
 """A longer jump of the step number is no run of lost records."""
 
 _VERDICTS = frozenset(
-    (EventKind.INCIDENT_OPEN, EventKind.OBSERVATION, EventKind.ANNOTATION, EventKind.CORRECTION)
-)
+    (
+        EventKind.INCIDENT_OPEN, EventKind.OBSERVATION, EventKind.ANNOTATION, EventKind.CORRECTION, EventKind.RECORD,
+    )
+)  # fmt: skip
 _MARKS = frozenset(
     (EventKind.RUN_START, EventKind.RUN_END, EventKind.ATTEMPT_START, EventKind.ATTEMPT_END)
 )

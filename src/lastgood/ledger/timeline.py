@@ -98,7 +98,7 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
     imported = [event for event in known if is_imported(event)]
     closing = _close_life(known, imported, timeline, rules=rules, as_of_us=as_of_us)
     timeline.alive_us = timeline.alive_us or timeline.end_us
-    timeline.is_work_recorded = len(imported) < len(known) or any(map(_tells_of_work, known))
+    timeline.is_work_recorded = not is_read_from_logs(known) or any(map(_tells_of_work, known))
     timeline.claims = [
         *closing,
         *_step_claims(timeline, rules),
@@ -140,7 +140,7 @@ def _close_life(
     if last is not None and last.kind == EventKind.RUN_END:
         timeline.end_us, timeline.has_end = max(timeline.start_us, time_of(last)), True
         return ()
-    if not imported or len(imported) < len(events):
+    if not is_read_from_logs(events):
         return ()
     ends_us = [e.end_us for e in timeline.executions]
     alive_us = max([*(sign_of_life_us(e) for e in imported), *ends_us])
@@ -149,6 +149,12 @@ def _close_life(
     timeline.end_us, timeline.is_end_inferred = alive_us + rules.liveness_us, True
     timeline.alive_us = alive_us
     return (Claim("unknown", alive_us, timeline.end_us, is_inferred=True),)
+
+
+def is_read_from_logs(events: Iterable[Event]) -> bool:
+    """True when all that tells of the life of a run was imported; a verdict that a person adds does not change that."""
+    life = [e for e in events if e.kind in _MARKS or e.kind == EventKind.STEP]
+    return bool(life) and all(map(is_imported, life))
 
 
 def _in_life(mark: Event) -> tuple[int, int, bool]:

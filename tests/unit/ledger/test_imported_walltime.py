@@ -321,6 +321,16 @@ def test_a_verdict_of_silent_corruption_moves_the_steps_behind_it_to_lost_from_t
     assert (early.as_of_us, late.as_of_us) == (us(4999), us(5000))
 
 
+@pytest.mark.parametrize("kind", ["record", "annotation", "incident.open"])
+def test_a_verdict_that_a_person_adds_leaves_the_run_one_that_was_read_from_logs(kind):
+    story = log().starts(1, 100, 0)
+    story.tell(kind, 5000, class_="sdc", first_divergent_step=31, source=None)
+    wall = wall_of(story)
+    # Step 100 has no end on record; it is behind the first wrong one in any case.
+    assert seconds(wall) == {"productive": 300, "lost": 690, "unknown": 600}
+    assert wall.is_end_inferred
+
+
 def test_a_verdict_without_a_step_or_of_another_class_takes_nothing():
     story = log().starts(1, 100, 0).end(1000)
     story.tell("observation", 500, class_="sdc")

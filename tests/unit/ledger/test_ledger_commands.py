@@ -142,6 +142,39 @@ def test_record_appends_one_event_about_a_host(cli, tmp_path):
     assert event.body == {"record": "health-check", "reason": "3 ecc errors"}
 
 
+def test_a_recorded_verdict_takes_the_steps_behind_it_from_the_run(cli, tmp_path):
+    from bench.goodput.seven_cases import CASES
+
+    log, ledger = tmp_path / "log.jsonl", tmp_path / "l.db"
+    log.write_text("\n".join(CASES[0].lines()), encoding="utf-8")
+    assert cli("import", log, "--ledger", ledger).exit_code == 0
+    said = ("--node", "gpu-7", "--reason", "replay differs", "--ledger", ledger)
+    verdict = ("--class", "sdc", "--run", "pretrain", "--first-divergent-step", "30")
+    assert cli("record", "sdc-check", *said, *verdict).exit_code == 0
+    report = cli("report", "--ledger", ledger, "--run", "pretrain", "--json").json
+    figures = {row["label"]: row["figure"]["value"] for row in report["sections"][0]["figures"]}
+    assert figures["ETTR (productive over wall time)"] == 0.3
+    assert figures["Accepted steps"] == 30
+
+
+def test_a_verdict_with_a_step_names_its_run_and_is_about_corruption(cli, tmp_path):
+    told = (
+        "--node",
+        "n",
+        "--reason",
+        "x",
+        "--ledger",
+        tmp_path / "l.db",
+        "--first-divergent-step",
+        "3",
+    )
+    for missing in (("--class", "sdc"), ("--run", "r"), ("--run", "r", "--class", "fail_stop")):
+        result = cli("record", "check", *told, *missing)
+        assert result.exit_code == 2
+        assert "needs --class sdc and --run NAME" in result.stderr
+    assert not (tmp_path / "l.db").exists()
+
+
 def test_record_as_json_says_where_the_event_lies(cli, tmp_path):
     ledger = tmp_path / "new.db"
     cli("record", "a", "--node", "n", "--reason", "x", "--ledger", ledger)
