@@ -162,6 +162,7 @@ def _evidence(suspect: Suspect, finding: Finding) -> dict[str, Any]:
         "no dump": f"rank {suspect.rank} left no dump; {finding.present} of {finding.expected} ranks did",
         "behind": f"rank {suspect.rank} has called up to {suspect.own_seq}, others up to {suspect.others_seq}",
         "other call": f"rank {suspect.rank} called something else than most under number {suspect.own_seq}",
+        "not started": f"the device of rank {suspect.rank} has not begun a collective that others have begun",
         "incomplete": f"rank {suspect.rank} saw {suspect.own_seq} complete, others {suspect.others_seq}",
     }
     call = suspect.call

@@ -1,8 +1,10 @@
 """Which rank the others waited for, from the dumps of all ranks together.
 
-A collective completes when every member has called it. When a job stands still, most ranks have called a collective that
-one of them has not: that one is behind. If all of them have called it, the one that did not see it complete is suspect.
-And the rank that failed hardest left no dump at all. All three are places to look, not findings of a cause.
+A collective completes when every member has called it. So everything up to the last one that any rank saw complete is
+done, and the job stands still in the next one. A rank that has not called that one is behind. (How far the others have
+called ahead of it says nothing: calls only queue work on the device.) If all have called it, a rank that called
+something else, or whose device has not started it while others have, is suspect. And the rank that failed hardest left
+no dump at all. These are places to look, not findings of a cause.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ class Suspect:
 
     rank: int
     why: str
-    """`no dump`, `behind` (has not called what others called), `incomplete` (called it and did not see it complete),
-    or `other call` (called something else under the same number)."""
+    """`no dump`, `behind` (has not called what the others stand in), `other call` (called something else under that
+    number), `not started` (its device has not begun it), or `incomplete` (saw less complete than the others)."""
     group: str
     own_seq: int | None
     others_seq: int | None
@@ -76,30 +78,34 @@ def compare_dumps(dumps: Sequence[RankDump]) -> Finding:
 
 
 def _in_group(group: str, states: dict[int, GroupState]) -> list[Suspect]:
-    """Ranks that stand behind the others of one process group."""
+    """Ranks that the others of one process group wait for."""
     called = {rank: s.enqueued for rank, s in states.items() if s.enqueued is not None}
     if len(called) < 2:
         return []
-    furthest = max(called.values())
-    behind = {rank: seq for rank, seq in called.items() if seq < furthest}
-    if behind:
-        return [
-            _suspect("behind", group, rank, seq, furthest, states, seq + 1)
-            for rank, seq in behind.items()
-        ]
-    other = _other_calls(states, furthest)
-    if other:
-        return [
-            _suspect("other call", group, rank, furthest, furthest, states, furthest)
-            for rank in other
-        ]
     done = {rank: s.completed for rank, s in states.items() if s.completed is not None}
-    most = max(done.values(), default=0)
+    most = max(done.values(), default=None)
+    # What a rank has not called cannot be complete: a record that says so is of a call that ended in an error.
+    stuck = max(called.values()) if most is None else min(most, *called.values()) + 1
+    if max(called.values()) >= stuck:
+        behind = [rank for rank, seq in called.items() if seq < stuck]
+        others = _other_calls(states, stuck)
+        idle = _not_started(states, stuck)
+        for why, ranks in (("behind", behind), ("other call", others), ("not started", idle)):
+            if ranks:
+                return [_suspect(why, group, r, called[r], max(called.values()), states, stuck) for r in ranks]  # fmt: skip
     return [
-        _suspect("incomplete", group, rank, seq, most, states, seq + 1)
+        _suspect("incomplete", group, rank, seq, most or 0, states, seq + 1)
         for rank, seq in done.items()
-        if seq < most
+        if most is not None and seq < most
     ]
+
+
+def _not_started(states: dict[int, GroupState], seq: int) -> list[int]:
+    """Ranks that have called this collective and whose device has not begun it, while that of others has."""
+    found = {rank: s.calls[seq].state for rank, s in states.items() if seq in s.calls}
+    if "started" not in found.values():
+        return []
+    return sorted(rank for rank, state in found.items() if state == "scheduled")
 
 
 def _other_calls(states: dict[int, GroupState], seq: int) -> list[int]:

@@ -59,12 +59,26 @@ def test_a_rank_that_has_not_called_what_the_others_called_is_behind():
     assert suspects(fleet((6, 5), (6, 5), (5, 5))) == {2: "behind"}
 
 
+def test_how_far_a_rank_has_called_ahead_says_nothing():
+    assert suspects(fleet((9, 5), (6, 5), (8, 5))) == {}
+
+
 def test_the_others_wait_since_they_called_what_the_rank_behind_has_not():
     dumps = fleet((8, 5), (7, 5), (5, 5))
     read = [read_dump(dump, name=f"trace_{rank}") for rank, dump in dumps.items()]
-    (first, last) = compare_dumps(read).suspects
-    assert (first.rank, first.waiting_us) == (1, (START_S + 8) * 1_000_000)
-    assert (last.rank, last.waiting_us) == (2, (START_S + 6) * 1_000_000)
+    (suspect,) = compare_dumps(read).suspects
+    assert (suspect.rank, suspect.why) == (2, "behind")
+    assert suspect.waiting_us == (START_S + 6) * 1_000_000
+
+
+def test_what_a_rank_has_not_called_was_not_complete_elsewhere():
+    assert suspects(fleet((6, 6), (6, 6), (5, 5))) == {2: "behind"}
+
+
+def test_a_device_that_has_not_begun_what_others_have_begun_is_suspect():
+    dumps = fleet((6, 5), (6, 5), (6, 5))
+    dumps[1]["entries"][-1]["state"] = "scheduled"
+    assert suspects(dumps) == {1: "not started"}
 
 
 def test_a_rank_that_saw_less_complete_is_suspect_when_all_have_called():
