@@ -14,7 +14,7 @@ import click
 from lastgood.base.errors import EXIT_HELD, BadInput
 
 if TYPE_CHECKING:
-    from lastgood.ledger.importers.driver import ImportResult, Progress
+    from lastgood.ledger.importers.result import ImportResult, Progress
     from lastgood.ledger.importers.importer import Options
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}

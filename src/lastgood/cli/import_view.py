@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from lastgood.ledger.importers.driver import FileResult, ImportResult
+    from lastgood.ledger.importers.result import FileResult, ImportResult
     from lastgood.ledger.importers.quality import Quality
 
 FILE_COUNT_MAX = 40

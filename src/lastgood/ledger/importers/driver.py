@@ -1,4 +1,4 @@
-"""Files in, events in a ledger out: detection, batches, the coverage of each file, and the table of what became of it.
+"""Files in, events in a ledger out, with the time that each file covers and the table of what became of its rows.
 
 Rows stream from the source through the format into batches, and each batch is durable before the next one is read: an
 import that is interrupted leaves whole batches, and running it again adds what is missing. Every file leaves one
@@ -7,98 +7,35 @@ annotation that says which time its log covers, because a quiet month in a log i
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from lastgood.base.clock import Clock, SystemClock
-from lastgood.base.errors import BadInput, Problem, Problems
+from lastgood.base.errors import BadInput
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event
 from lastgood.ledger.importers import registry
+from lastgood.ledger.importers.batches import BatchWriter
 from lastgood.ledger.importers.clean import Cleaner
 from lastgood.ledger.importers.importer import (
     Context,
-    Head,
     Importer,
     Options,
     RowProblem,
     StrictStop,
     not_understood,
 )
-from lastgood.ledger.importers.quality import Quality, total
+from lastgood.ledger.importers.inputs import choose_files
+from lastgood.ledger.importers.quality import Quality
+from lastgood.ledger.importers.result import FileResult, ImportResult, Progress
 from lastgood.ledger.importers.source import Item, Source
 from lastgood.ledger.masking import load_masker
-from lastgood.ledger.raw_store import RawStore, open_raw_store
-from lastgood.ledger.store import Store, open_store
+from lastgood.ledger.raw_store import open_raw_store
+from lastgood.ledger.store import open_store
 
-BATCH_EVENTS = 2_000
-STDIN = "-"
-FOLDER_FILES_MAX = 100_000
-
-
-class Progress(NamedTuple):
-    """How far an import has come."""
-
-    name: str
-    position: int
-    """Bytes of the file that were read."""
-    size: int | None
-    events_new: int
-    """Over all files so far; they are durable."""
-    events_merged: int
-
-
-@dataclass(slots=True)
-class FileResult:
-    """What became of one file."""
-
-    name: str
-    format: str | None
-    """None for an empty file, or one of a folder that no format recognises."""
-    is_detected: bool
-    """True when nobody named the format."""
-    score: int | None = None
-    """How sure the format was, 0 to 100."""
-    quality: Quality = field(default_factory=Quality)
-    coverage_begin_us: int | None = None
-    coverage_end_us: int | None = None
-
-    def to_plain(self) -> dict[str, Any]:
-        """JSON-like data."""
-        return {
-            "file": self.name,
-            "format": self.format,
-            "detected": self.is_detected,
-            "score": self.score,
-            "coverage_us": [self.coverage_begin_us, self.coverage_end_us],
-            "quality": self.quality.to_plain(),
-        }
-
-
-@dataclass(slots=True)
-class ImportResult:
-    """What an import did."""
-
-    ledger: Path
-    files: list[FileResult] = field(default_factory=list)
-
-    @property
-    def total(self) -> Quality:
-        """All files together."""
-        return total(file.quality for file in self.files)
-
-    def to_plain(self) -> dict[str, Any]:
-        """JSON-like data."""
-        return {
-            "ledger": str(self.ledger),
-            "files": [file.to_plain() for file in self.files],
-            "total": self.total.to_plain(),
-        }
+__all__ = ["FileResult", "ImportResult", "Progress", "import_files", "read_events"]
 
 
 def import_files(
@@ -119,13 +56,13 @@ def import_files(
     """
     options = options or Options()
     Context.check_options(options)
-    chosen = _choose(_expand(paths), format, options)
+    chosen = choose_files(paths, format, options)
     result = ImportResult(ledger)
     try:
         with open_store(ledger, clock=clock or SystemClock()) as store:
             cleaner = Cleaner(load_masker(ledger))
             with closing(open_raw_store(ledger, is_kept=options.keep_raw)) as raw_store:
-                writer = _Writer(store, raw_store)
+                writer = BatchWriter(store, raw_store)
                 shared: dict[str, Any] = {}
                 for source, found in chosen:
                     result.files.append(found)
@@ -146,152 +83,10 @@ def import_files(
     return result
 
 
-# --- which file is what -------------------------------------------------------------------------------
-
-
-class _Named(NamedTuple):
-    """A file, and whether a person named it or only its folder."""
-
-    path: Path
-    is_of_folder: bool
-
-
-def _expand(paths: Sequence[Path | str]) -> list[_Named]:
-    found: list[_Named] = []
-    for path in map(Path, paths):
-        # Unlike Path.is_dir it does not raise for a name that is too long.
-        if str(path) != STDIN and os.path.isdir(path):
-            inside = [
-                p for p in sorted(path.iterdir()) if p.is_file() and not p.name.startswith(".")
-            ]
-            if not inside:
-                raise BadInput(
-                    "a folder without files",
-                    where=str(path),
-                    needs="files, or a folder that holds them",
-                )
-            found += [_Named(file, is_of_folder=True) for file in inside[:FOLDER_FILES_MAX]]
-        else:
-            found.append(_Named(path, is_of_folder=False))
-    if not found:
-        raise BadInput("nothing to import", needs="at least one file, or - for standard input")
-    return found
-
-
-def _choose(
-    files: Sequence[_Named], format: str | None, options: Options
-) -> list[tuple[Source, FileResult]]:
-    """Each file with its format; all that is wrong with the files is reported at once.
-
-    A folder may hold other things: what no format recognises in it is left out and said, unless that is all of it.
-    """
-    if format is not None:
-        registry.importer(format)
-    chosen: list[tuple[Source, FileResult]] = []
-    problems: list[Problem] = []
-    left_out: list[Problem] = []
-    for path, is_of_folder in files:
-        source = _source(path)
-        try:
-            found = _recognise(source, format)
-            _ask(source, found, options)
-            chosen.append((source, found))
-        except BadInput as error:
-            parts = {
-                name: getattr(error, name) for name in ("what", "where", "found", "needs", "next")
-            }
-            (left_out if is_of_folder else problems).append(Problem(**parts))
-            if is_of_folder:
-                found = FileResult(source.name, None, is_detected=True)
-                found.quality.note(f"{source.name} is left out: {error.what}")
-                chosen.append((source, found))
-        finally:
-            if source.path is not None:
-                source.close()
-    if left_out and len(left_out) == len(chosen):
-        problems += left_out
-    if problems:
-        for source, _ in chosen:
-            source.close()
-        raise Problems(problems)
-    return [
-        (source if source.path is None else _source(source.path), found) for source, found in chosen
-    ]
-
-
-def _source(path: Path) -> Source:
-    if str(path) == STDIN:
-        return Source(STDIN, stream=sys.stdin.buffer)
-    return Source(path.name, path=path)
-
-
-def _recognise(source: Source, format: str | None) -> FileResult:
-    data = source.head
-    if format is not None:
-        return FileResult(source.name, format, is_detected=False)
-    if not data:
-        found = FileResult(source.name, None, is_detected=True)
-        found.quality.note(f"{source.name} is empty")
-        return found
-    matches = registry.detect(Head(data, data.decode(errors="replace"), source.name))
-    if matches and matches[0].score >= registry.SCORE_MIN:
-        return FileResult(source.name, matches[0].name, is_detected=True, score=matches[0].score)
-    raise BadInput(
-        "no format recognises this file",
-        where=str(source.path or source.name),
-        found=repr(data[:40].decode(errors="replace")),
-        needs=" | ".join(registry.FORMATS),
-        next="name the format: lastgood import FORMAT PATH",
-    )
-
-
-def _ask(source: Source, found: FileResult, options: Options) -> None:
-    """Lets the format ask for what it cannot do without (`ask(source, options)`), before anything is written."""
-    importer = None if found.format is None else registry.importer(found.format)
-    ask = getattr(importer, "ask", None)
-    if ask is not None:
-        ask(source, options)
-
-
-# --- one file -----------------------------------------------------------------------------------------
-
-
-class _Writer:
-    """Batches of events, durable one after another, and the raw rows beside them."""
-
-    def __init__(self, store: Store, raw_store: RawStore) -> None:
-        self._store = store
-        self.raw_store = raw_store
-        self.on_flush: Callable[[], None] | None = None
-        self.batch: list[Event] = []
-        self.new_count = 0
-        self.merged_count = 0
-
-    def add(self, event: Event, quality: Quality) -> None:
-        """Takes an event; a full batch is written."""
-        self.batch.append(event)
-        if len(self.batch) >= BATCH_EVENTS:
-            self.flush(quality)
-
-    def flush(self, quality: Quality) -> None:
-        """Makes everything durable that was taken."""
-        if not self.batch:
-            return
-        batch, self.batch = self.batch, []
-        self.raw_store.flush()
-        done = self._store.import_events(batch)
-        self.new_count += done.new
-        self.merged_count += done.merged
-        quality.events_new += done.new
-        quality.events_merged += done.merged
-        if self.on_flush is not None:
-            self.on_flush()
-
-
 def _import_one(
     source: Source,
     found: FileResult,
-    writer: _Writer,
+    writer: BatchWriter,
     shared: dict[str, Any],
     *,
     cleaner: Cleaner,
@@ -339,7 +134,7 @@ def _import_one(
 
 def _finish(
     chosen: Sequence[tuple[Source, FileResult]],
-    writer: _Writer,
+    writer: BatchWriter,
     shared: dict[str, Any],
     *,
     cleaner: Cleaner,
@@ -385,7 +180,7 @@ def _reject_file(source: Source, context: Context, problem: RowProblem) -> None:
     context.reject(Item(0, b"", None), problem)
 
 
-def _strict_error(stop: StrictStop, writer: _Writer) -> BadInput:
+def _strict_error(stop: StrictStop, writer: BatchWriter) -> BadInput:
     count = writer.new_count
     return BadInput(
         f"a row cannot be taken: {stop.problem.reason}",

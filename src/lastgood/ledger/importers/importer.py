@@ -284,12 +284,7 @@ class Context:
         run = self.options.run or fields.get("run")
         if run is not None:
             fields["run"] = cleaner.text(str(run))
-        quality = self.quality
-        if inferred:
-            quality.inferred_times += 1
-        if is_failure(kind, fields):
-            quality.failures += 1
-            quality.unknown_causes += fields.get("cause") in {None, "unknown"}
+        self._count(kind, fields, is_inferred=inferred)
         if any(fields.get(axis) for axis in ("class_", "symptom", "cause", "role")):
             fields["taxonomy"] = TAXONOMY_ID
         return Event(
@@ -309,6 +304,14 @@ class Context:
             body={} if body is None else cleaner.body(body),
             **fields,
         )
+
+    def _count(self, kind: str, fields: Mapping[str, Any], *, is_inferred: bool) -> None:
+        quality = self.quality
+        if is_inferred:
+            quality.inferred_times += 1
+        if is_failure(kind, fields):
+            quality.failures += 1
+            quality.unknown_causes += fields.get("cause") in {None, "unknown"}
 
     def _begin_row(self, row: Row) -> None:
         """Hashes the row, and counts how often it came before."""

@@ -64,6 +64,8 @@ class Quality:
     file_problems: list[str] = field(default_factory=list)
     """Why a file could not be read to its end."""
     notes: list[str] = field(default_factory=list)
+    is_compared: bool = False
+    """True once events that were there already have been compared with those of this import."""
 
     @property
     def ignored_count(self) -> int:

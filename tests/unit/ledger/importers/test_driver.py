@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lastgood.base.clock import ManualClock
-from lastgood.base.errors import BadInput, Problems
-from lastgood.ledger.importers import driver, source
+from lastgood.base.errors import BadInput, LedgerError, Problems
+from lastgood.ledger.importers import batches, source
 from lastgood.ledger.importers.driver import Progress, import_files
 from lastgood.ledger.importers.importer import Options
 from lastgood.ledger.importers.registry import FORMATS, importer
@@ -44,7 +44,7 @@ def head(folder):
 
 
 def small_steps(monkeypatch):
-    monkeypatch.setattr(driver, "BATCH_EVENTS", 100)
+    monkeypatch.setattr(batches, "BATCH_EVENTS", 100)
     monkeypatch.setattr(source, "BLOCK_BYTES", 16_384)
     monkeypatch.setattr(source, "HEAD_BYTES", 16_384)
 
@@ -65,6 +65,19 @@ def test_overlapping_rotated_files_merge_and_equal_rows_of_one_file_count(tmp_pa
     new = write(tmp_path / "kern.log", *rows[1:])
     run(tmp_path, old, new)
     assert sorted(e.body["pid"] for e in stored(tmp_path)) == [1, 2, 2, 3, 4]
+
+
+def test_a_second_import_with_another_zone_or_table_says_that_nothing_changes(tmp_path):
+    """Nobody should believe that the times of a ledger were mended by importing again with --zone."""
+    log = write(tmp_path / "kern.log", *(xid(n).replace("Z gpu", " gpu") for n in range(3)))
+    run(tmp_path, log)
+    assert run(tmp_path, log).total.notes == []
+    (note,) = run(tmp_path, log, options=Options(zone="+02:00")).total.notes
+    assert note.startswith("events that were there already keep the times")
+    table = tmp_path / "own.json"
+    table.write_text('{"mapping": "xid", "version": "2", "source": "us", "rows": {}}')
+    (note,) = run(tmp_path, log, options=Options(mappings={"xid": table})).total.notes
+    assert note.startswith("events that were there already name the table")
 
 
 def test_a_packed_file_is_the_same_file(tmp_path):
@@ -148,7 +161,7 @@ def test_each_file_leaves_the_time_that_it_covers(tmp_path):
 
 
 def test_a_strict_import_keeps_what_came_before_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(driver, "BATCH_EVENTS", 2)
+    monkeypatch.setattr(batches, "BATCH_EVENTS", 2)
     log = write(
         tmp_path / "kern.log",
         xid(1),
@@ -253,6 +266,14 @@ def test_raw_rows_are_kept_only_when_asked_and_lie_beside_the_ledger(tmp_path):
     assert store.get(event.source.raw_sha256) == xid(1).rstrip("\n").encode()
     assert list(store.hashes()) == [event.source.raw_sha256]
     store.close()
+
+
+def test_a_file_that_is_no_store_of_raw_rows_is_refused(tmp_path):
+    raw_path(tmp_path / "l.db").write_bytes(
+        b"something else, long enough to be looked at as a database file" * 20
+    )
+    with pytest.raises(LedgerError, match=r"l\.db\.raw"):
+        run(tmp_path, write(tmp_path / "kern.log", xid(1)), options=Options(keep_raw=True))
 
 
 def test_deleting_the_raw_rows_leaves_the_ledger_whole(tmp_path):

@@ -1,0 +1,126 @@
+"""Which files an import is about, and which format each of them has: decided before the first event is written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from lastgood.base.errors import BadInput, Problem, Problems
+from lastgood.ledger.importers import registry
+from lastgood.ledger.importers.importer import Head, Options
+from lastgood.ledger.importers.result import FileResult
+from lastgood.ledger.importers.source import Source
+
+STDIN = "-"
+FOLDER_FILES_MAX = 100_000
+
+
+def choose_files(
+    paths: Sequence[Path | str], format: str | None, options: Options
+) -> list[tuple[Source, FileResult]]:
+    """Each file with its format; all that is wrong with the files is reported at once.
+
+    `-` is standard input, and a folder stands for the files in it. A folder may hold other things: what no format
+    recognises in it is left out and said, unless that is all of it.
+
+    Raises:
+        BadInput: A file cannot be read, no format recognises it, or its format needs something that was not given.
+    """
+    if format is not None:
+        registry.importer(format)
+    chosen: list[tuple[Source, FileResult]] = []
+    problems: list[Problem] = []
+    left_out: list[Problem] = []
+    for path, is_of_folder in _expand(paths):
+        source = _source(path)
+        try:
+            found = _recognise(source, format)
+            _ask(source, found, options)
+            chosen.append((source, found))
+        except BadInput as error:
+            parts = {
+                name: getattr(error, name) for name in ("what", "where", "found", "needs", "next")
+            }
+            (left_out if is_of_folder else problems).append(Problem(**parts))
+            if is_of_folder:
+                found = FileResult(source.name, None, is_detected=True)
+                found.quality.note(f"{source.name} is left out: {error.what}")
+                chosen.append((source, found))
+        finally:
+            if source.path is not None:
+                source.close()
+    if left_out and len(left_out) == len(chosen):
+        problems += left_out
+    if problems:
+        for source, _ in chosen:
+            source.close()
+        raise Problems(problems)
+    return [
+        (source if source.path is None else _source(source.path), found) for source, found in chosen
+    ]
+
+
+def _source(path: Path) -> Source:
+    if str(path) == STDIN:
+        return Source(STDIN, stream=sys.stdin.buffer)
+    return Source(path.name, path=path)
+
+
+def _recognise(source: Source, format: str | None) -> FileResult:
+    data = source.head
+    if format is not None:
+        return FileResult(source.name, format, is_detected=False)
+    if not data:
+        found = FileResult(source.name, None, is_detected=True)
+        found.quality.note(f"{source.name} is empty")
+        return found
+    matches = registry.detect(Head(data, data.decode(errors="replace"), source.name))
+    if matches and matches[0].score >= registry.SCORE_MIN:
+        return FileResult(source.name, matches[0].name, is_detected=True, score=matches[0].score)
+    raise BadInput(
+        "no format recognises this file",
+        where=str(source.path or source.name),
+        found=repr(data[:40].decode(errors="replace")),
+        needs=" | ".join(registry.FORMATS),
+        next="name the format: lastgood import FORMAT PATH",
+    )
+
+
+def _ask(source: Source, found: FileResult, options: Options) -> None:
+    """Lets the format ask for what it cannot do without (`ask(source, options)`), before anything is written."""
+    importer = None if found.format is None else registry.importer(found.format)
+    ask = getattr(importer, "ask", None)
+    if ask is not None:
+        ask(source, options)
+
+
+class _Named(NamedTuple):
+    """A file, and whether a person named it or only its folder."""
+
+    path: Path
+    is_of_folder: bool
+
+
+def _expand(paths: Sequence[Path | str]) -> list[_Named]:
+    found: list[_Named] = []
+    for path in map(Path, paths):
+        # Unlike Path.is_dir it does not raise for a name that is too long.
+        if str(path) != STDIN and os.path.isdir(path):
+            inside = [
+                p for p in sorted(path.iterdir()) if p.is_file() and not p.name.startswith(".")
+            ]
+            if not inside:
+                raise BadInput(
+                    "a folder without files",
+                    where=str(path),
+                    needs="files, or a folder that holds them",
+                )
+            found += [_Named(file, is_of_folder=True) for file in inside[:FOLDER_FILES_MAX]]
+        else:
+            found.append(_Named(path, is_of_folder=False))
+    if not found:
+        raise BadInput("nothing to import", needs="at least one file, or - for standard input")
+    return found
