@@ -73,17 +73,19 @@ def draw_useful_curve(chart: Chart, width_px: int) -> Any:
 
 
 def _upright(chart: Chart) -> list[Any]:
-    """The chosen τ as a thin rule with its name above."""
+    """Each mark as a thin rule with its name above; neighbours in two rows, so that names stay apart."""
     import altair as alt
 
-    marks = alt.Chart(alt.Data(values=[{"x": m.at, "label": m.label} for m in chart.marks])).encode(
-        x="x:Q"
-    )
+    values = [{"x": m.at, "label": m.label, "row": i % 2} for i, m in enumerate(chart.marks)]
+    marks = alt.Chart(alt.Data(values=values)).encode(x="x:Q")
     rule = marks.mark_rule(color="currentColor", strokeWidth=1, opacity=0.7)
-    name = marks.mark_text(color="currentColor", fontSize=11, baseline="bottom", dy=-3).encode(
-        y=alt.value(0), text="label:N"
-    )
-    return [rule, name]
+    names = [
+        marks.transform_filter(alt.datum.row == row)
+        .mark_text(color="currentColor", fontSize=11, baseline="bottom", dy=-3 - 12 * row)
+        .encode(y=alt.value(0), text="label:N")
+        for row in sorted({value["row"] for value in values})
+    ]
+    return [rule, *names]
 
 
 def _ticks(values: list[float]) -> list[float]:

@@ -2,50 +2,64 @@
 
 from __future__ import annotations
 
-from lastgood.base.figures import Figure, combine, format_interval
+import msgspec
+
+from lastgood.base.figures import Figure, combine, format_value
 from lastgood.base.units import US_PER_H, format_duration
 from lastgood.budget.closed.regime import chance_of_no_stop
-from lastgood.budget.plan import ASSUMES
+from lastgood.budget.plan import ASSUMES, Plan
+from lastgood.budget.sampling import interval_from
 from lastgood.budget.scenario import QUANTITIES, Scenario
 from lastgood.evidence.report import Column, Section, Table
 
 
-def inputs_part(scenario: Scenario) -> Section:
+def inputs_part(plan: Plan) -> Section:
     """Every input that was given or has a default that matters here, with its kind and source."""
-    names = [n for n in QUANTITIES if n in scenario.given]
-    names += [
-        n for n in ("mtti", "checkpoint_cost", "detection", "recovery") if n not in scenario.given
-    ]
-    rows = [
-        (
-            QUANTITIES[n].title,
-            scenario.figure(n),
-            _interval_words(scenario.figure(n)),
-            scenario.figure(n).source,
-        )
-        for n in names
-    ]
-    rows += [
-        (f"stops: {name}", figure, _interval_words(figure), figure.source)
-        for name, figure in scenario.stops.items()
-    ]
+    scenario = plan.scenario
+    needed = ("mtti", "checkpoint_cost", "detection", "recovery")
+    names = [*needed]
+    names += [name for name in QUANTITIES if name in scenario.given and name not in needed]
+    rows = [_row(QUANTITIES[name].title, _figure(plan, name)) for name in names]
+    rows += [_row(f"stops: {name}", figure) for name, figure in scenario.stops.items()]
     table = Table(
         name="inputs",
         title="What the plan rests on",
         columns=(
             Column(title="input", is_number=False),
             Column(title="value"),
-            Column(title="interval", is_number=False),
-            Column(title="source", is_number=False),
+            Column(title="low"),
+            Column(title="high"),
+            Column(title="from", is_number=False),
         ),
         rows=tuple(rows),
-        note="A value without a stated basis is assumed. An input without an interval is held fixed.",
+        note="A value without a stated basis is assumed. An input without low and high is held fixed.",
     )
     tables = [table]
     if len(scenario.stops) > 1:
         tables.append(_stops_table(scenario))
     tables.append(_untouched_table(scenario))
     return Section(name="inputs", title="Inputs", tables=tuple(tables))
+
+
+def _figure(plan: Plan, name: str) -> Figure:
+    """The input; the joint mean of several domains gets the interval of its draws."""
+    figure = plan.scenario.figure(name)
+    if name != "mtti" or figure.interval is not None or not plan.scenario.stops:
+        return figure
+    drawn = interval_from(plan.samples.values["mtti"], plan.samples)
+    return msgspec.structs.replace(figure, interval=drawn)
+
+
+def _row(title: str, figure: Figure) -> tuple:
+    interval = figure.interval
+    if interval is None:
+        return (title, figure, None, None, figure.source)
+    ends = [
+        format_value(msgspec.structs.replace(figure, value=end, interval=None))
+        for end in (interval.lo, interval.hi)
+    ]
+    told = f"{figure.source}; {interval.level * 100:g} %, {interval.method}"
+    return (title, figure, *ends, told)
 
 
 def _stops_table(scenario: Scenario) -> Table:
@@ -97,7 +111,3 @@ def _untouched_table(scenario: Scenario) -> Table:
         rows=rows,
         is_folded=True,
     )
-
-
-def _interval_words(figure: Figure) -> str | None:
-    return format_interval(figure)

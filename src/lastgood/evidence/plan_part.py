@@ -46,7 +46,7 @@ def plan_section(plan: Plan, finite: FinitePlan | None = None) -> Section:
         parts=tuple(
             part
             for part in (
-                inputs_part(plan.scenario),
+                inputs_part(plan),
                 _interval_part(plan, finite),
                 finite_part(plan, finite) if finite else None,
                 other_part(
