@@ -28,6 +28,7 @@ import numpy as np
 import pytest
 
 from lastgood.base.rng import numpy_stream
+from lastgood.budget.compare import rate_ratio
 from lastgood.budget.intervals import garwood, headline
 from lastgood.budget.mcf import mean_cumulative
 from lastgood.budget.share import clopper_pearson
@@ -273,3 +274,22 @@ def test_a_rate_that_wanders_is_covered_less_than_promised_and_more_than_by_the_
     share(sum(alarms), len(alarms), "trend alarms, waves of 10 days")
     assert 0.85 <= found <= 0.95
     assert found > exact + 0.1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", NULLS)
+def test_a_comparison_of_two_like_fleets_finds_a_difference_in_five_of_a_hundred(name):
+    node_of = lambda w: w.node if name == "lemons" else None
+    pairs = zip(
+        windows(f"A, {name}", NULLS[name], REPLICATES),
+        windows(f"B, {name}", NULLS[name], REPLICATES),
+        strict=True,
+    )
+    found = [
+        rate_ratio(*(headline(w.times, DAYS, node=node_of(w), nodes=NODES).interval for w in pair))
+        for pair in pairs
+    ]
+    alarms, *_ = share(
+        sum(bool(r.finding.is_rejected) for r in found), REPLICATES, f"differences found, {name}"
+    )
+    assert alarms <= 0.065
