@@ -37,7 +37,7 @@ def choose_files(
     for path, is_of_folder in _expand(paths):
         source = _source(path)
         try:
-            found = _recognise(source, format)
+            found = _recognise(source, format, options)
             _ask(source, found, options)
             chosen.append((source, found))
         except BadInput as error:
@@ -69,7 +69,7 @@ def _source(path: Path) -> Source:
     return Source(path.name, path=path)
 
 
-def _recognise(source: Source, format: str | None) -> FileResult:
+def _recognise(source: Source, format: str | None, options: Options) -> FileResult:
     data = source.head
     if format is not None:
         return FileResult(source.name, format, is_detected=False)
@@ -80,6 +80,8 @@ def _recognise(source: Source, format: str | None) -> FileResult:
     matches = registry.detect(Head(data, data.decode(errors="replace"), source.name))
     if matches and matches[0].score >= registry.SCORE_MIN:
         return FileResult(source.name, matches[0].name, is_detected=True, score=matches[0].score)
+    if options.column_map is not None:  # whoever gives a map of columns means a table
+        return FileResult(source.name, "table", is_detected=True)
     raise BadInput(
         "no format recognises this file",
         where=str(source.path or source.name),

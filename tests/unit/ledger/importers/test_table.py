@@ -227,6 +227,14 @@ def test_json_rows_come_as_a_list_as_lines_and_under_a_key(tmp_path, form):
     ]  # fmt: skip
 
 
+def test_a_map_alone_says_that_the_file_is_a_table(tmp_path):
+    path = tmp_path / "map.yaml"
+    path.write_text("rows: signal\ncolumns: {time: t}\n")
+    read = import_text(tmp_path, '{"t":"2026-11-02T03:14:00Z"}\n', column_map=path)
+
+    assert (read.file.format, read.file.is_detected, len(read.events)) == ("table", True, 1)
+
+
 def test_equal_rows_of_one_file_are_several_and_rows_with_an_id_are_one(tmp_path):
     table = "t,ticket\n2026-11-02T03:14:00Z,7\n2026-11-02T03:14:00Z,7\n"
     plain = "rows: signal\ncolumns: {time: t}\n"
