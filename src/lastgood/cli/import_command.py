@@ -14,8 +14,8 @@ import click
 from lastgood.base.errors import EXIT_HELD, BadInput
 
 if TYPE_CHECKING:
-    from lastgood.ledger.importers.result import ImportResult, Progress
     from lastgood.ledger.importers.importer import Options
+    from lastgood.ledger.importers.result import ImportResult, Progress
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 QUIET_US = 1_000_000

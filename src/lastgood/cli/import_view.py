@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from lastgood.ledger.importers.result import FileResult, ImportResult
     from lastgood.ledger.importers.quality import Quality
+    from lastgood.ledger.importers.result import FileResult, ImportResult
 
 FILE_COUNT_MAX = 40
 NAME_CHARS_MAX = 24

@@ -158,6 +158,8 @@ class Masker:
 
     def _may_hold(self, text: str) -> bool:
         """False only when no pattern can match and no listed name is there."""
+        if not text.isascii():
+            return True  # some letters beyond ASCII match an ASCII one when case is ignored
         lower = text.lower()
         for hint in _HINTS:  # a loop: three times as fast as any() here
             if hint in lower:

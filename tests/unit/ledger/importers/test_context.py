@@ -336,3 +336,37 @@ def test_coverage_is_the_span_of_everything_seen():
         20,
         True,
     )
+
+
+PIECES = st.sampled_from([
+    "mallory", "eve", " ", ":", "=", "@", "/", "\\", "user", "User=", "by user ", "for user ", "uid=", "owner", "account:",
+    "token", "SECRET_KEY=", "passwd", "pass phrase", "api-key ", "access_key", "credential", "Bearer ", "Basic ", "/home/",
+    "C:\\Users\\", "/nfs/users/", "hf_", "ghp_", "gho-", "npm-", "pypi_", "glpat-", "dop_v1_", "shpat_", "sk-", "xoxb-",
+    "AKIA", "ASIA", "AIza", "eyJ", "github_pat_", "-----BEGIN PRIVATE KEY-----", "://", "abcdefghij0123456789ABCDEFGHIJ",
+    ".", "x", "example.org", "node-7", "\u017fecret=", "\u212aey", "log\u0130n=",
+])  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=8).map("".join))
+def test_a_text_that_is_passed_over_had_nothing_to_mask(text):
+    """The oracle is the same masker with its short cut taken out."""
+
+    class Thorough(Masker):
+        def _may_hold(self, text):
+            return True
+
+    assert MASKER.text(text) == Thorough(b"k" * 32, names=["mallory"]).text(text)
+
+
+@given(PIECES, st.lists(PIECES, max_size=6).map("".join))
+def test_a_key_says_the_same_about_its_text_as_before(key, text):
+    """The oracle is the pattern over `key=text`, which was applied to every pair once."""
+    from lastgood.ledger import masking
+
+    if text and masking._NAMED_SECRET.fullmatch(f"{key}=x"):
+        expected = MASKER.pseudonym("token", text)
+    elif masking._NAMED_USER.fullmatch(f"{key}={text}"):
+        expected = MASKER._name(text)
+    else:
+        expected = MASKER.text(text)
+    assert MASKER.value({key: text})[key] == expected
