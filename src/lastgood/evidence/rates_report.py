@@ -33,6 +33,7 @@ from lastgood.evidence.rates_quality_part import (
 from lastgood.evidence.rates_records import FleetRecords, RatesQuestion, fleet_records
 from lastgood.evidence.rates_study import FleetStudies, study_fleet
 from lastgood.evidence.report import Chart, Section
+from lastgood.ledger.table import Coverage
 
 CURVES_MAX = 4
 
@@ -57,38 +58,43 @@ def fleet_part(
     """
     if question is None:
         return None
-    files = files_of(path)
-    if files is None:
+    if path.is_dir():
+        records = read_records(path, question, mappings)
+        files = covered_files(records.coverage, path.name)
+    else:
+        files = files_of(path)
+        if not files:
+            return None
+        records = read_records(path, question, mappings)
+    if not files:
         return None
-    studies = study_fleet(read_records(path, question, mappings))
+    studies = study_fleet(records)
     return FleetPart(
         section=fleet_section(studies, files), end_us=studies.records.end_us, studies=studies
     )
 
 
-def files_of(path: Path) -> list[ImportedFile] | None:
-    """The files that were imported into a ledger; None for a ledger that holds only what it recorded itself.
-
-    An export holds no annotations as events; what it covers is in its table.
-    """
+def files_of(path: Path) -> list[ImportedFile]:
+    """The files that were imported into a ledger; none for one that holds only what it recorded itself."""
     from lastgood.evidence.assemble import open_ledger
-    from lastgood.ledger.columns import read_events
 
-    if path.is_dir():
-        covered = read_events(path).coverage
-        return [
-            ImportedFile(
-                name=path.name,
-                format=c.format or "not named",
-                begin_us=c.begin_us,
-                end_us=c.end_us,
-                is_declared=c.is_declared,
-                quality=None,
-            )
-            for c in covered
-        ] or None
     with open_ledger(path) as store:
-        return imported_files(store.events(kinds=["annotation"])) or None
+        return imported_files(store.events(kinds=["annotation"]))
+
+
+def covered_files(coverage: Sequence[Coverage], name: str) -> list[ImportedFile]:
+    """The files that an export speaks about: what they cover is in its table, their names and rows are not."""
+    return [
+        ImportedFile(
+            name=name,
+            format=c.format or "not named",
+            begin_us=c.begin_us,
+            end_us=c.end_us,
+            is_declared=c.is_declared,
+            quality=None,
+        )
+        for c in coverage
+    ]
 
 
 def read_records(

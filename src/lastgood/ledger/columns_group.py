@@ -172,11 +172,14 @@ def _group_by_gap(
     places = getattr(table, rule.gap_kind).codes[rows]
     key[rows[places < 0]] = rows[places < 0]
     many = _many_places(table, rule.gap_kind, rows)
+    if not many:
+        _chain(places[places >= 0], rows[places >= 0], table, rule, key)
+        return
     walked = np.zeros(len(getattr(table, rule.gap_kind).names) + 1, bool)
     walked[[place for more in many.values() for place in more]] = True
     walked[places[np.isin(rows, list(many))]] = True
     walked[-1] = False
-    is_walked = walked[places] if many else np.zeros(len(rows), bool)
+    is_walked = walked[places]
     is_chained = (places >= 0) & ~is_walked
     _chain(places[is_chained], rows[is_chained], table, rule, key)
     _walk(places[is_walked], rows[is_walked], many, table, rule, key)
@@ -194,12 +197,15 @@ def _chain(
 
     if not len(rows):
         return
-    order = np.argsort(places, kind="stable")
-    rows, places, t_us = rows[order], places[order], table.t_us[rows[order]]
-    is_new = np.ones(len(rows), bool)
-    is_new[1:] = (places[1:] != places[:-1]) | (t_us[1:] - t_us[:-1] > (rule.gap_us or 0))
-    begin = np.maximum.accumulate(np.where(is_new, np.arange(len(rows)), 0))
-    key[rows] = rows[begin]
+    # NumPy sorts 16-bit numbers in one pass over the rows.
+    sortable = places.astype(np.uint16) if places.max() < 2**16 else places
+    order = np.argsort(sortable, kind="stable")
+    near, places = rows[order].astype(np.int32), places[order]
+    del order
+    t_us = table.t_us[near]
+    begin = np.arange(len(near), dtype=np.int32)
+    begin[1:] *= (places[1:] != places[:-1]) | (t_us[1:] - t_us[:-1] > (rule.gap_us or 0))
+    key[near] = near[np.maximum.accumulate(begin, out=begin)]
 
 
 def _many_places(table: EventTable, kind: str, rows: NDArray[np.int64]) -> dict[int, list[int]]:
@@ -207,7 +213,10 @@ def _many_places(table: EventTable, kind: str, rows: NDArray[np.int64]) -> dict[
     import numpy as np
 
     more = table.more_domains
-    kept = np.flatnonzero((more.kind == DOMAIN_KINDS.index(kind)) & np.isin(more.row, rows))
+    is_kind = more.kind == DOMAIN_KINDS.index(kind)
+    if not is_kind.any():
+        return {}
+    kept = np.flatnonzero(is_kind & np.isin(more.row, rows))
     found: dict[int, list[int]] = {}
     for row, code in zip(more.row[kept].tolist(), more.code[kept].tolist(), strict=True):
         found.setdefault(row, []).append(code)

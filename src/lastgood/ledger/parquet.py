@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from lastgood.ledger.table import (
     NO_TIME,
     TIME_COLUMNS,
     Coded,
+    Coverage,
     EventTable,
     MoreDomains,
 )
@@ -143,10 +144,7 @@ def read_parquet(folder: Path) -> EventTable:
     """
     parquet = import_pyarrow("reading Parquet")
     manifest = check_export(folder)
-    months = _Months(
-        [parquet.ParquetFile(folder / file.name) for file in manifest.files],
-        [file.rows for file in manifest.files],
-    )
+    months = _Months(parquet, folder, manifest)
     columns: dict[str, Any] = {name: months.numbers(name, "int64") for name in ("seq", "t_us")}
     columns |= {name: months.numbers(name, "int64") for name in ("devices", *TIME_COLUMNS)}
     columns["injected"] = months.numbers("injected", "int8")
@@ -154,13 +152,12 @@ def read_parquet(folder: Path) -> EventTable:
     words: dict[str, Any] = {name: months.words(name) for name in CODED_COLUMNS}
     more = _more_domains(months, words)
     gone = months.superseded()
-    said = [(row, coverage_from(json.loads(text))) for row, text in months.texts("coverage")]
-    covered = [found for row, found in said if found and (gone is None or not gone[row])]
+    _give_back_memory()
     table = EventTable(
         **columns,
         **words,
         more_domains=more,
-        coverage=tuple(sorted(covered, key=lambda c: (c.begin_us, c.end_us, c.format or ""))),
+        coverage=months.coverage(gone),
         origin=manifest.origin,
         size=manifest.size,
         root=bytes.fromhex(manifest.root),
@@ -168,12 +165,26 @@ def read_parquet(folder: Path) -> EventTable:
     return table if gone is None else table.take(~gone)
 
 
+def read_coverage(folder: Path) -> tuple[Coverage, ...]:
+    """The `coverage` of an export alone, without reading its other columns."""
+    parquet = import_pyarrow("reading Parquet")
+    months = _Months(parquet, folder, check_export(folder))
+    return months.coverage(months.superseded())
+
+
+def _give_back_memory() -> None:
+    """Arrow keeps what it freed; what is computed next needs it."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+
+
 class _Months:
     """The files of an export as one long table, read one column at a time so that little lies in memory twice."""
 
-    def __init__(self, files: Sequence[Any], rows: Sequence[int]) -> None:
-        self._files = files
-        self._count = sum(rows)
+    def __init__(self, parquet: Any, folder: Path, manifest: Manifest) -> None:
+        self._files = [parquet.ParquetFile(folder / file.name) for file in manifest.files]
+        self._count = sum(file.rows for file in manifest.files)
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -230,17 +241,21 @@ class _Months:
             names = () if only[0] is None else (only[0],)
             code = np.int32(-1 if only[0] is None else 0)
             return Coded(np.broadcast_to(code, self._count), names)
-        known: dict[str, int] = {}
+        import pyarrow as pa
+
+        chunks = [chunk for _, chunk in self._chunks(name)]
+        if not chunks:
+            return Coded(np.empty(0, np.int32), ())
+        column = pa.chunked_array(chunks).unify_dictionaries()
+        del chunks
         codes = np.empty(self._count, np.int32)
-        for first, chunk in self._chunks(name):
-            here = [known.setdefault(word, len(known)) for word in chunk.dictionary.to_pylist()]
-            code_of = np.array([*here, -1], np.int32)  # the last place is that of null
+        first = 0
+        for chunk in column.chunks:
             indices = chunk.indices
-            whole = indices.fill_null(len(here)) if indices.null_count else indices
-            np.take(
-                code_of, whole.to_numpy(zero_copy_only=False), out=codes[first : first + len(chunk)]
-            )
-        return Coded(codes, tuple(known))
+            whole = indices.fill_null(-1) if indices.null_count else indices
+            codes[first : first + len(chunk)] = whole.to_numpy(zero_copy_only=False)
+            first += len(chunk)
+        return Coded(codes, tuple(column.chunk(0).dictionary.to_pylist()))
 
     def texts(self, name: str) -> Iterator[tuple[int, str]]:
         """(row, text) of the rows that have one, in a column that is mostly null."""
@@ -249,6 +264,12 @@ class _Months:
         for first, chunk in self._chunks(name):
             rows = chunk.is_valid().to_numpy(zero_copy_only=False).nonzero()[0].tolist()
             yield from ((first + row, chunk[row].as_py()) for row in rows)
+
+    def coverage(self, gone: NDArray[np.bool_] | None) -> tuple[Coverage, ...]:
+        """What the rows that are not gone say to cover."""
+        said = [(row, coverage_from(json.loads(text))) for row, text in self.texts("coverage")]
+        kept = [found for row, found in said if found and (gone is None or not gone[row])]
+        return tuple(sorted(kept, key=lambda c: (c.begin_us, c.end_us, c.format or "")))
 
     def superseded(self) -> NDArray[np.bool_] | None:
         """True for the rows that a later event corrects; None when nothing is corrected."""
