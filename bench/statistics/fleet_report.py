@@ -42,7 +42,7 @@ def measure(folder: Path) -> dict:
         before = now["cpu_s"]
 
     from lastgood.evidence.rates_records import RatesQuestion, fleet_records
-    from lastgood.evidence.rates_report import files_of, fleet_section
+    from lastgood.evidence.rates_report import covered_files, fleet_section
     from lastgood.evidence.rates_study import study_fleet
     from lastgood.ledger.columns import read_events
 
@@ -54,7 +54,7 @@ def measure(folder: Path) -> dict:
     del table
     studies = study_fleet(records)
     done("studies")
-    files = files_of(folder) or []
+    files = covered_files(records.coverage, folder.name)
     section = fleet_section(studies, files)
     done("section", parts=len(section.parts))
     total = usage()

@@ -17,7 +17,7 @@ from lastgood.base.errors import BadInput
 from lastgood.base.units import US_PER_DAY, US_PER_H
 from lastgood.budget.operational import ExposureCurve
 from lastgood.ledger.grouping import REPORT_RULE, parse_rule
-from lastgood.ledger.table import EventTable, IncidentTable
+from lastgood.ledger.table import Coverage, EventTable, IncidentTable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,8 @@ class FleetRecords:
     """Every node that is known by name: those at risk, else those that failed."""
     node_times: dict[str, tuple[int, int]]
     """When each node was at risk first and last, where records say so."""
-    formats: tuple[str, ...]
+    coverage: tuple[Coverage, ...]
+    """What each imported file covers."""
     rule: str
     question: RatesQuestion
 
@@ -135,7 +136,7 @@ def fleet_records(table: EventTable, question: RatesQuestion) -> FleetRecords:
         node_count=question.nodes or (len(by_host) or None),
         node_names=hosts,
         node_times={name: _span_of(own, end_us) for name, own in by_host.items()},
-        formats=tuple(sorted({c.format for c in table.coverage if c.format})),
+        coverage=table.coverage,
         rule=str(rule),
         question=question,
     )
