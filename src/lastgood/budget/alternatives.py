@@ -6,7 +6,7 @@ its exact one. Where the inputs are missing the name of what to give stands in t
 
 from __future__ import annotations
 
-from lastgood.base.figures import combine
+from lastgood.base.figures import Figure, combine
 from lastgood.budget.alternative import (
     FIRST_ORDER,
     TOO_WASTEFUL,
@@ -28,6 +28,8 @@ from lastgood.budget.closed.placement import (
 )
 from lastgood.budget.closed.silent import SilentErrors, best_pattern
 from lastgood.budget.scenario import Scenario
+
+INPUTS = ("mtti", "checkpoint_cost", "detection", "recovery")
 
 
 def alternatives(scenario: Scenario) -> tuple[Alternative, ...]:
@@ -195,77 +197,85 @@ def _peers(scenario: Scenario) -> Alternative:
     absent = missing_inputs(scenario, name, how, "machines", "peer_copy_cost")
     if absent:
         return absent
-    machines, copies = int(scenario.value("machines")), int(scenario.value("copies"))
-    losses = int(scenario.value("simultaneous_losses"))
-    groups = spread_groups(machine_count=machines, copy_count=copies)
-    names = ["machines", "copies", "simultaneous_losses"]
-    if scenario.has("evicted_together"):
-        size = int(scenario.value("evicted_together"))
-        domains = neighbour_domains(machine_count=machines, domain_machine_count=size)
-        apart = domain_survival(groups, domains).mean
-        beside = adjacent_groups(machine_count=machines, copy_count=copies)
-        close = domain_survival(beside, domains).mean
-        note = f"a whole fault domain of {size} lost or evicted: copies far apart survive {apart:.3f}, neighbours {close:.3f}"
-        chance = apart
-        names.append("evicted_together")
-    else:
-        chance = random_loss_survival(groups, loss_count=min(losses, machines))
-        note = f"{losses} machine{'s' if losses > 1 else ''} lost at random; correlated losses need evicted_together"
-    survival = figure_from(
-        scenario,
-        names,
-        "copies survive",
-        chance,
-        "ratio",
-        "exact count of losses",
-        "one kind of loss only",
-    )
+    survival, note = _copies_survive(scenario)
+    chance = float(survival.value or 0)
 
     def make() -> Alternative:
         regime = scenario.regime()
-        recovery = scenario.figure("peer_recovery").value
-        durable = regime.mean_to_stop / max(1e-9, 1 - chance)
-        levels = [
-            Level(
-                name="durable",
-                mean_to_stop=durable,
-                checkpoint=regime.checkpoint,
-                recovery=regime.recovery,
+        best = best_levels(_peer_levels(scenario, chance))
+        waste = best.waste + regime.detection / regime.mean_to_stop
+        parts = [
+            survival,
+            *(scenario.figure(one) for one in (*INPUTS, "peer_copy_cost", "peer_recovery")),
+        ]
+        figures = [
+            combine(
+                [part for part in parts if part.value is not None],
+                lambda *_, v=value: v,
+                name=label,
+                unit=unit,
+                source="two levels; placement after Wang and others, SOSP 2023",
+                assumptions=(FIRST_ORDER,),
+            )
+            for label, value, unit in (
+                ("interval of the first level", best.nested_work, "us"),
+                ("useful fraction", 1 - waste, "ratio"),
             )
         ]
-        if chance > 0:
-            levels.insert(
-                0,
-                Level(
-                    name="peers",
-                    mean_to_stop=regime.mean_to_stop / chance,
-                    checkpoint=scenario.value("peer_copy_cost"),
-                    recovery=regime.recovery if recovery is None else float(recovery),
-                ),
-            )
-        best = best_levels(levels)
-        used = (*names, "mtti", "checkpoint_cost", "detection", "recovery", "peer_copy_cost")
-        waste = best.waste + regime.detection / regime.mean_to_stop
-        source = "two levels; placement after Wang and others, SOSP 2023"
+        only_durable = "durable checkpoints only: copies at peers do not pay here"
         return Alternative(
             name=name,
-            how=how
-            if len(best.levels) > 1
-            else "durable checkpoints only: copies at peers do not pay here",
-            work=figure_from(
-                scenario,
-                used,
-                "interval of the first level",
-                best.nested_work,
-                "us",
-                source,
-                FIRST_ORDER,
-            ),
-            useful=figure_from(
-                scenario, used, "useful fraction", 1 - waste, "ratio", source, FIRST_ORDER
-            ),
+            how=how if len(best.levels) > 1 else only_durable,
+            work=figures[0],
+            useful=figures[1],
             extra=(survival,),
             note=note,
         )
 
     return or_refused(name, how, make)
+
+
+def _copies_survive(scenario: Scenario) -> tuple[Figure, str]:
+    """The chance that a copy of everything is left after the loss that is meant, and that loss in words."""
+    machines, copies = int(scenario.value("machines")), int(scenario.value("copies"))
+    groups = spread_groups(machine_count=machines, copy_count=copies)
+    names = ["machines", "copies"]
+    if scenario.has("evicted_together"):
+        size = int(scenario.value("evicted_together"))
+        domains = neighbour_domains(machine_count=machines, domain_machine_count=size)
+        chance = domain_survival(groups, domains).mean
+        beside = adjacent_groups(machine_count=machines, copy_count=copies)
+        close = domain_survival(beside, domains).mean
+        note = f"a whole fault domain of {size} lost or evicted: copies far apart survive {chance:.3f}, neighbours {close:.3f}"
+        names.append("evicted_together")
+    else:
+        losses = min(machines, int(scenario.value("simultaneous_losses")))
+        chance = random_loss_survival(groups, loss_count=losses)
+        note = f"{losses} machine{'s' if losses > 1 else ''} lost at random; correlated losses need evicted_together"
+        names.append("simultaneous_losses")
+    source = "exact count of losses"
+    figure = figure_from(
+        scenario, names, "copies survive", chance, "ratio", source, "this kind of loss only"
+    )
+    return figure, note
+
+
+def _peer_levels(scenario: Scenario, chance: float) -> list[Level]:
+    """Failures that peers can mend, where there are any, and those that need a durable checkpoint."""
+    regime = scenario.regime()
+    recovery = scenario.figure("peer_recovery").value
+    durable = Level(
+        name="durable",
+        mean_to_stop=regime.mean_to_stop / max(1e-9, 1 - chance),
+        checkpoint=regime.checkpoint,
+        recovery=regime.recovery,
+    )
+    if not chance:
+        return [durable]
+    peers = Level(
+        name="peers",
+        mean_to_stop=regime.mean_to_stop / chance,
+        checkpoint=scenario.value("peer_copy_cost"),
+        recovery=regime.recovery if recovery is None else float(recovery),
+    )
+    return [peers, durable]

@@ -80,6 +80,7 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity(name="spare_chance", measure=_R, title="chance that a failure finds a spare", default=0.99, can_be_zero=False),
         Quantity(name="window", measure=_D, title="window in which spares and waits are counted", default=30 * 86_400e6, can_be_zero=False),
         Quantity(name="queue", measure=_D, title="mean wait for each submission"),
+        Quantity(name="ettr_wanted", measure=_R, title="ETTR that is wanted, for the rate that allows it", can_be_zero=False),
     )
 }  # fmt: skip
 REQUIRED = ("mtti", "checkpoint_cost")

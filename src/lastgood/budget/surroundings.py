@@ -11,12 +11,18 @@ from lastgood.budget.alternative import (
     missing_inputs,
     or_refused,
 )
-from lastgood.budget.closed.queueing import Resubmission, best_work, expected_ettr
+from lastgood.budget.closed.queueing import (
+    Resubmission,
+    best_work,
+    expected_ettr,
+    mean_to_stop_for,
+)
 from lastgood.budget.closed.retention import retained_for, retention_risk
 from lastgood.budget.closed.spares import spare_pool
 from lastgood.budget.scenario import Scenario
 
 RISK_COUNTS_MAX = 60
+KOKOLIS = "Kokolis and others 2024, with a queue"
 
 
 def surroundings(scenario: Scenario, *, work: float) -> tuple[Alternative, ...]:
@@ -119,13 +125,30 @@ def _queue(scenario: Scenario) -> Alternative:
     if ettr <= 0:
         return Alternative(name=name, how=how, refused=TOO_WASTEFUL)
     names = ("mtti", "checkpoint_cost", "detection", "recovery", "queue")
-    source = "Kokolis and others 2024, with a queue"
-    return Alternative(
-        name=name,
-        how=how,
-        work=figure_from(scenario, names, "interval", work, "us", source, FIRST_ORDER),
-        useful=figure_from(scenario, names, "expected ETTR", ettr, "ratio", source, FIRST_ORDER),
-        note="counts the first wait too, over the job's work"
-        if scenario.has("work")
-        else "the first wait is left out",
-    )
+
+    def make() -> Alternative:
+        return Alternative(
+            name=name,
+            how=how,
+            work=figure_from(scenario, names, "interval", work, "us", KOKOLIS, FIRST_ORDER),
+            useful=figure_from(
+                scenario, names, "expected ETTR", ettr, "ratio", KOKOLIS, FIRST_ORDER
+            ),
+            extra=_wanted(scenario, costs),
+            note="counts the first wait too, over the job's work"
+            if scenario.has("work")
+            else "the first wait is left out",
+        )
+
+    return or_refused(name, how, make)
+
+
+def _wanted(scenario: Scenario, costs: Resubmission) -> tuple[Figure, ...]:
+    """The inverse: how rare interruptions have to be for the wanted ETTR."""
+    if not scenario.has("ettr_wanted"):
+        return ()
+    wanted = scenario.value("ettr_wanted")
+    names = ("checkpoint_cost", "detection", "recovery", "queue", "ettr_wanted")
+    mean = mean_to_stop_for(wanted, costs)
+    label = f"mean time to interruption for an ETTR of {wanted:g}"
+    return (figure_from(scenario, names, label, mean, "us", KOKOLIS, FIRST_ORDER),)

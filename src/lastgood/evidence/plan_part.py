@@ -5,7 +5,8 @@ from __future__ import annotations
 from lastgood.base.figures import Figure, combine
 from lastgood.base.units import format_duration
 from lastgood.budget.alternatives import alternatives
-from lastgood.budget.plan import ASSUMES, TERMS, Plan, parts_of
+from lastgood.budget.closed.regime import expected_lost
+from lastgood.budget.plan import ASSUMES, TERMS, Plan, parts_of, share_figure
 from lastgood.budget.plan_finite import FinitePlan
 from lastgood.budget.surroundings import surroundings
 from lastgood.budget.whatif import tornado
@@ -178,9 +179,18 @@ def _interval_part(plan: Plan, finite: FinitePlan | None) -> Section:
     return Section(
         name="interval",
         title="Interval and waste",
+        figures=(FigureRow(label="Thrown away per interruption, on average", figure=_lost(plan)),),
         charts=plan_charts(plan, finite),
         tables=(rules, shares, _tornado_table(plan)),
     )
+
+
+def _lost(plan: Plan) -> Figure:
+    """How far into a period an interruption strikes on average."""
+    regime = plan.scenario.regime()
+    lost = expected_lost(plan.tau + regime.checkpoint, mean_to_stop=regime.mean_to_stop)
+    source = "mean of an exponential truncated at the period, 1/λ - T/(exp(λT) - 1)"
+    return share_figure(plan.scenario, "lost per interruption", lost, source=source, unit="us")
 
 
 def _tornado_table(plan: Plan) -> Table:

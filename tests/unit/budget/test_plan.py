@@ -213,6 +213,18 @@ def test_alternatives_give_the_numbers_of_their_oracles():
     assert curve[-1][1] < 0.001
 
 
+def test_the_mean_time_that_a_wanted_ettr_needs_is_given_back():
+    given = scenario(queue="10min", ettr_wanted="90%")
+    need = by_name(surroundings(given, work=19 * MIN))["queue"].extra[0]
+    there = scenario(queue="10min", mtti=f"{need.value / 1e6:.6f}s")
+    reached = by_name(surroundings(there, work=19 * MIN))["queue"].useful.value
+    assert reached == pytest.approx(0.9, abs=1e-6)
+    never = scenario(queue="10min", ettr_wanted="90%", work="30min")
+    assert (
+        "no rate of interruptions" in by_name(surroundings(never, work=19 * MIN))["queue"].refused
+    )
+
+
 def test_copies_at_peers_are_counted_for_the_loss_that_is_meant():
     lone = by_name(
         alternatives(scenario(machines="16", peer_copy_cost="1s", simultaneous_losses="2"))
