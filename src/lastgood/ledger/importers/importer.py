@@ -294,15 +294,18 @@ class Context:
             t_observed_us=observed_us,
             clock=_INFERRED if inferred else None,
             domain=domains,
-            source=Origin(
-                importer=self._format,
-                version=self._version,
-                locator=f"{self._name}#{row.number}",
-                raw_sha256=self._row_sha.hex(),
-            ),
+            source=self._origin(row),
             links=None if incident is None else Links(incident=incident),
             body={} if body is None else cleaner.body(body),
             **fields,
+        )
+
+    def _origin(self, row: Row) -> Origin:
+        return Origin(
+            importer=self._format,
+            version=self._version,
+            locator=f"{self._name}#{row.number}",
+            raw_sha256=self._row_sha.hex(),
         )
 
     def _count(self, kind: str, fields: Mapping[str, Any], *, is_inferred: bool) -> None:
