@@ -11,12 +11,14 @@ import re
 from lastgood.ledger.importers.times import ParsedTime, RowProblem, Times
 
 TIME_CHARS_MAX = 80
+DAY_FIRST, MONTH_FIRST = ORDERS = ("day-first", "month-first")
+TWO_DAYS = "a date that can be two days: write YYYY-MM-DD"
 _MISSING = frozenset(
     ("", "na", "n/a", "none", "null", "nan", "nat", "-", "--", "?", "unknown", "tbd")
 )
 _OPEN = frozenset(("open", "ongoing", "now", "running", "still open", "today", "present"))
 _CLOCK = r"(\d{1,2}):(\d{2})(?::(\d{2}))?"
-_TAIL = rf"(?:[T ,]+{_CLOCK})?\s*(Z|UTC|[+-]\d\d:?\d\d)?"
+_TAIL = rf"(?:[T ,]+{_CLOCK}(?:\s?([AaPp])\.?[Mm]\.?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?"
 _YMD = re.compile(rf"(\d{{4}})[/.](\d{{1,2}})[/.](\d{{1,2}}){_TAIL}")
 _DMY = re.compile(rf"(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}}){_TAIL}")
 _SLASHED = re.compile(rf"(\d{{1,2}})/(\d{{1,2}})/(\d{{4}}){_TAIL}")
@@ -38,8 +40,10 @@ def is_still_open(text: str | None) -> bool:
     return is_missing(text) or (text is not None and text.strip().lower() in _OPEN)
 
 
-def parse_people_time(text: str, times: Times) -> ParsedTime:
+def parse_people_time(text: str, times: Times, *, order: str | None = None) -> ParsedTime:
     """The time that a person wrote, and whether its zone or year was assumed.
+
+    `order` (`day-first`, `month-first`) says what 03/04/2026 is, where somebody knows.
 
     Raises:
         RowProblem: It is none, or it is two.
@@ -59,9 +63,10 @@ def parse_people_time(text: str, times: Times) -> ParsedTime:
     match = _SLASHED.fullmatch(text)
     if match is not None:
         first, second = int(match[1]), int(match[2])
-        if first <= 12 and second <= 12 and first != second:
-            raise RowProblem("a date that can be two days: write YYYY-MM-DD", text)
-        month, day = (match[1], match[2]) if first <= 12 else (match[2], match[1])
+        if order is None and first <= 12 and second <= 12 and first != second:
+            raise RowProblem(TWO_DAYS, text)
+        is_month_first = first <= 12 if order is None else order == MONTH_FIRST
+        month, day = (match[1], match[2]) if is_month_first else (match[2], match[1])
         return _parse(match[3], month, day, match.groups()[3:], times)
     match = _NAMED.fullmatch(text)
     if match is not None and (match[1] or match[4]).lower()[:3] in _MONTHS:
@@ -75,8 +80,8 @@ def parse_people_time(text: str, times: Times) -> ParsedTime:
 def _parse(
     year: str, month: str, day: str, rest: tuple[str | None, ...], times: Times
 ) -> ParsedTime:
-    hour, minute, second, zone = rest
-    clock = f" {int(hour or 0):02d}:{minute or '00'}:{second or '00'}"
+    hour, minute, second, half, zone = rest
+    clock = f" {_hour(hour, half):02d}:{minute or '00'}:{second or '00'}"
     return times.parse(f"{year}-{int(month):02d}-{int(day):02d}{clock}{zone or ''}")
 
 
@@ -84,9 +89,19 @@ def _named(match: re.Match[str], times: Times) -> ParsedTime:
     """`2 Nov 2026 03:14` and `Nov 2, 03:14`; without a year that of the options, else of the file."""
     month = _MONTHS.index((match[1] or match[4]).lower()[:3]) + 1
     day, year = match[2] or match[3], match[5]
-    hour, minute, second, zone = match.groups()[5:]
+    hour, minute, second, half, zone = match.groups()[5:]
     if year is None:
         if zone is not None:
             raise RowProblem("a time with a zone and without a year")
-        return times.without_year(month, day, hour or "0", minute or "0", second or "0")
-    return _parse(year, str(month), day, (hour, minute, second, zone), times)
+        return times.without_year(month, day, str(_hour(hour, half)), minute or "0", second or "0")
+    return _parse(year, str(month), day, (hour, minute, second, half, zone), times)
+
+
+def _hour(hour: str | None, half: str | None) -> int:
+    """0 to 23 of an hour that may be one of twelve."""
+    number = int(hour or 0)
+    if half is None:
+        return number
+    if not 1 <= number <= 12:
+        raise RowProblem("an hour that no clock of twelve has", hour)
+    return number % 12 + (12 if half in "Pp" else 0)

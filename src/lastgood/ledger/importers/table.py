@@ -161,8 +161,9 @@ class _Parser:
         )
 
     def _fault(self, row: Item, values: Values) -> Iterator[Event]:
-        begin_us, inferred = self._time(values, "start")
-        end = self._end(values, begin_us)
+        begin = self._time(values, "start")
+        begin_us, inferred = begin
+        end = self._end(values, begin)
         fields = self._fields(values)
         if fields.get("class_") is None and "class" in self._map.words:
             self._context.ignore(row, "rows that the map's words do not class as a failure")
@@ -194,11 +195,12 @@ class _Parser:
 
     def _job(self, row: Item, values: Values) -> Iterator[Event]:
         columns = self._columns
-        if is_still_open(text_of(values, columns.start)):
+        if is_still_open(self._joined(values, "start")):
             self._context.ignore(row, "jobs that never started")
             return
-        begin_us, inferred = self._time(values, "start")
-        end = self._end(values, begin_us)
+        begin = self._time(values, "start")
+        begin_us, inferred = begin
+        end = self._end(values, begin)
         fields = self._fields(values)
         identity = self._identity(values)
         run = text_of(values, columns.run) or (str(identity[0]) if identity else None)
@@ -247,28 +249,34 @@ class _Parser:
     # --- cells ------------------------------------------------------------------------------------------
 
     def _time(self, values: Values, name: str) -> ParsedTime:
-        text = text_of(values, getattr(self._columns, name))
-        if is_missing(text) or text is None:
+        text = self._joined(values, name)
+        if text is None or is_missing(text):
             raise RowProblem(f"no {name}")
-        found = parse_people_time(text, self._times)
+        found = parse_people_time(text, self._times, order=self._map.dates)
         self._context.coverage(found.t_us)
         return found
 
-    def _end(self, values: Values, begin_us: int) -> ParsedTime | None:
+    def _end(self, values: Values, begin: ParsedTime) -> ParsedTime | None:
         """The end, from its column or from the duration; None while it is open."""
-        columns = self._columns
-        text = text_of(values, columns.stop)
-        if not is_still_open(text) and text is not None:
-            end = parse_people_time(text, self._times)
+        text = self._joined(values, "stop")
+        if text is not None and not is_still_open(text):
+            end = parse_people_time(text, self._times, order=self._map.dates)
         else:
-            seconds = text_of(values, columns.duration_s)
-            if is_missing(seconds) or seconds is None:
+            seconds = text_of(values, self._columns.duration_s)
+            if seconds is None or is_missing(seconds):
                 return None
-            end = ParsedTime(begin_us + micros(seconds), is_inferred=False)
-        if end.t_us < begin_us:
+            end = ParsedTime(begin.t_us + micros(seconds), begin.is_inferred)
+        if end.t_us < begin.t_us:
             raise RowProblem("an end before its start")
         self._context.coverage(end.t_us)
         return end
+
+    def _joined(self, values: Values, name: str) -> str | None:
+        """A time, of one column or of a day and a clock; None when a part of it is missing."""
+        parts = [text_of(values, column) for column in getattr(self._columns, name)]
+        if not parts or any(part is None for part in parts):
+            return None
+        return " ".join(part for part in parts if part is not None)
 
     def _identity(self, values: Values) -> tuple[str | int, ...]:
         names = [

@@ -19,7 +19,7 @@ from typing import Any
 from lastgood.contract.yaml_reader import shorten
 from lastgood.ledger.importers.cause_words import class_of, find_cause
 from lastgood.ledger.importers.handkept_entries import shape_of
-from lastgood.ledger.importers.people_times import parse_people_time
+from lastgood.ledger.importers.people_times import TWO_DAYS, parse_people_time
 from lastgood.ledger.importers.source import Source, json_items
 from lastgood.ledger.importers.table import preset_of
 from lastgood.ledger.importers.table_map import load_preset_text
@@ -57,6 +57,7 @@ _MISSING = frozenset(("", "na", "n/a", "none", "null", "nan", "nat", "-", "unkno
 _ZONED = re.compile(r"(Z|UTC|[+-]\d\d:?\d\d)$|^\d{10,19}(\.\d+)?$")
 _COUNTED = frozenset(("num", "count", "number", "total", "time", "seconds"))
 """Words of a name that make it a count or a duration, whatever else is in it."""
+_SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/\d{4}")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -268,6 +269,7 @@ def _write(
             "# zone: Europe/Berlin   # unsure: the times name no zone; write the one they were written in"
         )
         unsure.append("the times name no zone; write zone, or give --zone")
+    lines += _dates(times, unsure)
     lines.append("columns:")
     for name, choice in chosen.items():
         doubt = f"   # unsure: {choice.doubt}" if choice.doubt else ""
@@ -372,12 +374,26 @@ def _plain(name: str) -> str:
 
 
 def _is_time(text: str) -> bool:
+    """True for a time, of two days too; a small number is a count, and none."""
     try:
         parse_people_time(text, _TIMES_ANYWHERE)
-    except RowProblem:
-        return False
-    # A small number is a count, or seconds since something.
+    except RowProblem as problem:
+        return problem.reason == TWO_DAYS
     return True
+
+
+def _dates(columns: list[_Column], unsure: list[str]) -> list[str]:
+    """The order of day and month, when a date can be two days."""
+    values = [value for column in columns for value in column.values]
+    pairs = [(int(m[1]), int(m[2])) for value in values if (m := _SLASHED.match(value)) is not None]
+    if not any(first <= 12 and second <= 12 and first != second for first, second in pairs):
+        return []
+    if any(first > 12 for first, _ in pairs):
+        return ["dates: day-first"]
+    if any(second > 12 for _, second in pairs):
+        return ["dates: month-first"]
+    unsure.append("03/04/2026 can be two days, and no date of these decides: write dates")
+    return ["dates: month-first   # unsure: or day-first"]
 
 
 _TIMES_ANYWHERE = Times(zone="UTC", year=2000)

@@ -70,8 +70,8 @@ def _header(fields: Sequence[str], column_map: ColumnMap) -> tuple[str, ...]:
     """The names of the columns; a map that names none of them belongs to another file."""
     header = tuple(name.strip() for name in fields)
     columns = column_map.columns
-    needed = [columns.time] if column_map.rows == "signal" else [columns.start]
-    missing = [name for name in needed if name is not None and name not in header]
+    needed = columns.time if column_map.rows == "signal" else columns.start
+    missing = [name for name in needed if name not in header]
     if missing:
         columns = ", ".join(header)[:120]
         raise RowProblem(

@@ -28,6 +28,7 @@ from lastgood.base.errors import BadInput
 from lastgood.contract.taxonomy import Cause, CauseStatus, FailureClass, Role, Symptom
 from lastgood.contract.values import nearest
 from lastgood.contract.yaml_reader import Document, KeyPath, parse_document
+from lastgood.ledger.importers.people_times import ORDERS
 
 PRESETS = ("acme-seren", "acme-kalos", "helios", "philly")
 MAP_BYTES_MAX = 64 * 1024
@@ -49,10 +50,10 @@ class Columns:
     """Which column holds what; a dotted name goes down into nested JSON."""
 
     id: Names = ()
-    start: str | None = None
-    stop: str | None = None
+    start: Names = ()
+    stop: Names = ()
     duration_s: str | None = None
-    time: str | None = None
+    time: Names = ()
     host: Names = ()
     device: str | None = None
     rack: str | None = None
@@ -74,7 +75,8 @@ class Columns:
     text: Names = ()
 
 
-_LISTS = frozenset(("id", "host", "label", "text"))
+_LISTS = frozenset(("id", "start", "stop", "time", "host", "label", "text"))
+"""Fields that may have several columns: a day and a clock are one time, two names one label."""
 _FIELD_NAMES = tuple(f.name.rstrip("_") for f in fields(Columns))
 
 
@@ -95,6 +97,8 @@ class ColumnMap:
     last_only: tuple[str, ...] = ()
     """Fields that hold for the last element of that list only."""
     zone: str | None = None
+    dates: str | None = None
+    """What 03/04/2026 is: `day-first` or `month-first`."""
     words: dict[str, dict[str, str | None]] = field(default_factory=dict)
     """Per field, what the words of the file mean in ours; `*` for every other word."""
     defaults: dict[str, str] = field(default_factory=dict)
@@ -181,6 +185,7 @@ class _Reader:
             each=self._name((), value, "each"),
             last_only=self._names((), value, "last_only"),
             zone=self._zone(),
+            dates=self._word("dates", ORDERS),
             words=self._words(),
             defaults=self._defaults(),
             only=self._filters("only"),
@@ -204,11 +209,11 @@ class _Reader:
         columns = Columns(**found)
         # A misspelt key has been reported with the word that was meant.
         is_whole = all(key in _FIELD_NAMES for key in given)
-        if rows == "signal" and columns.time is None and is_whole:
+        if rows == "signal" and not columns.time and is_whole:
             self._document.add(
                 ("columns",), found="no time", needs="time: the column with the moment"
             )
-        if rows != "signal" and columns.start is None and is_whole:
+        if rows != "signal" and not columns.start and is_whole:
             self._document.add(
                 ("columns",), found="no start", needs="start: the column with the begin"
             )

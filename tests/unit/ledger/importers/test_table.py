@@ -103,6 +103,33 @@ def test_a_duration_stands_in_for_an_end(tmp_path):
     assert list(read.quality.rejected) == ["a duration that is no number"]
 
 
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [("day-first", "2026-04-03T15:14:00Z"), ("month-first", "2026-03-04T15:14:00Z")],
+)
+def test_a_date_that_can_be_two_days_is_the_one_that_the_map_says(tmp_path, order, expected):
+    table = "day,clock\n03/04/2026,3:14 PM\n03/04/2026,\n03/04/2026,13:00 pm\n"
+    column_map = (
+        "rows: fault\ncolumns: {start: [day, clock]}\ndefaults: {class: fail_stop}\nzone: UTC\n"
+    )
+
+    unsaid = through(tmp_path, table, column_map, ledger="a")
+    said = through(tmp_path, table, f"{column_map}dates: {order}\n", ledger="b")
+
+    assert "a date that can be two days: write YYYY-MM-DD" in unsaid.quality.rejected
+    assert [e.t_occurred_us for e in said.events] == [us(expected)]
+    assert list(said.quality.rejected) == ["no start", "an hour that no clock of twelve has"]
+
+
+def test_an_end_by_duration_is_as_inferred_as_its_start(tmp_path):
+    read = through(
+        tmp_path, "from,secs\n2026-11-02 03:14,90\n",
+        "rows: fault\ncolumns: {start: from, duration_s: secs}\ndefaults: {class: fail_stop}\n",
+    )  # fmt: skip
+
+    assert [e.clock.source for e in read.events] == ["inferred", "inferred"]
+
+
 def test_words_without_a_meaning_are_unknown_and_the_table_says_so(tmp_path):
     read = through(
         tmp_path, "from,what\n2026-11-02 03:14,Flux\n",

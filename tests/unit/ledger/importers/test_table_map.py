@@ -36,13 +36,13 @@ def test_every_preset_is_a_whole_map_and_says_what_it_rests_on(name):
 
 def test_all_problems_of_a_map_come_at_once_with_their_lines():
     found = problems_of(
-        "rows: falt\ndelimiter: ab\nzone: Mars/Olympus\ncolour: red\ncolumns:\n  strat: x\n  stop: [a]\n"
+        "rows: falt\ndelimiter: ab\nzone: Mars/Olympus\ncolour: red\ncolumns:\n  strat: x\n  device: [a]\n"
         "words:\n  class: {a: fail_stopp}\n  foo: {a: b}\ndefaults: {cause: dimm}\nencoding: utf-16\nlast_only: stat\n"
     )
 
     assert [line.split(": found")[0] for line in found] == [
         "map.yaml:1: rows", "map.yaml:2: delimiter", "map.yaml:3: zone", "map.yaml:4: colour", "map.yaml:6: columns.strat",
-        "map.yaml:7: columns.stop", "map.yaml:9: words.class.a", "map.yaml:10: words.foo", "map.yaml:11: defaults.cause",
+        "map.yaml:7: columns.device", "map.yaml:9: words.class.a", "map.yaml:10: words.foo", "map.yaml:11: defaults.cause",
         "map.yaml:12: encoding", "map.yaml:13: last_only",
     ]  # fmt: skip
     assert "write fail_stop" in found[6]
@@ -73,7 +73,7 @@ def test_columns_and_words_may_look_like_numbers(tmp_path):
         b"rows: signal\ncolumns: {time: 0, state: 1}\nwords: {class: {7: null}}\n", source="m"
     )
 
-    assert (column_map.columns.time, column_map.words) == ("0", {"class": {"7": None}})
+    assert (column_map.columns.time, column_map.words) == (("0",), {"class": {"7": None}})
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,27 @@ def test_json_rows_are_guessed_by_their_dotted_names(tmp_path):
     )
     column_map = parse_column_map(found.text.encode(), source="m")
 
-    assert (column_map.rows, column_map.columns.time) == ("signal", "at.when")
+    assert (column_map.rows, column_map.columns.time) == ("signal", ("at.when",))
     assert any("parts holds a list" in sentence for sentence in found.unsure)
+
+
+@pytest.mark.parametrize(
+    ("dates", "expected"),
+    [
+        (["03/04/2026 01:00", "25/04/2026 01:00"], "day-first"), (["03/04/2026", "04/25/2026"], "month-first"),
+        (["25/04/2026"], None), (["2026-04-25"], None),
+    ],
+)  # fmt: skip
+def test_the_order_of_day_and_month_is_read_from_the_dates_that_decide(tmp_path, dates, expected):
+    found = guess(tmp_path, "start,node\n" + "".join(f"{date},n1\n" for date in dates))
+
+    assert parse_column_map(found.text.encode(), source="m").dates == expected
+
+
+def test_where_no_date_decides_the_order_is_a_doubt(tmp_path):
+    assert any(
+        "can be two days" in s for s in guess(tmp_path, "start,node\n03/04/2026,n1\n").unsure
+    )
 
 
 def test_a_published_schema_is_answered_with_its_preset():
