@@ -18,8 +18,9 @@ from lastgood.budget.share import Band
 if TYPE_CHECKING:
     import numpy as np
 
-POINTS_MAX = 200
-"""A curve is computed at this many times at most; at the times of the events when there are fewer."""
+POINTS_MIN, POINTS_MAX, CELLS_MAX = 20, 200, 4_000_000
+"""A curve is computed at this many times; at the times of the events when there are fewer. Nodes times times are kept
+in memory, so very many nodes get fewer of them."""
 NODES_MIN, NODES_MANY = 6, 100
 """With fewer nodes the bounds rest on too few deviations."""
 
@@ -85,10 +86,11 @@ def mean_cumulative(
     order = np.argsort(times, kind="stable")
     times, node = times[order], node[order]
     at = np.unique(times)
-    if len(at) > POINTS_MAX or not len(at) or at[-1] < window_h:
+    points = min(POINTS_MAX, max(POINTS_MIN, CELLS_MAX // nodes))
+    if len(at) > points or not len(at) or at[-1] < window_h:
         at = np.concatenate((at, [window_h]))
-    if len(at) > POINTS_MAX:
-        at = np.linspace(window_h / POINTS_MAX, window_h, POINTS_MAX)
+    if len(at) > points:
+        at = np.linspace(window_h / points, window_h, points)
     if enter_h is None and leave_h is None:
         value, se = _equal_risk(times, node, nodes, at)
     else:

@@ -14,7 +14,7 @@ from lastgood.base.errors import BadInput
 from lastgood.base.figures import Figure
 from lastgood.budget.bursts import Bursts, bursts
 from lastgood.budget.change_points import ChangePoints, change_points
-from lastgood.budget.dispersion import Dispersion, dispersion
+from lastgood.budget.dispersion import Dispersion, check_times, dispersion
 from lastgood.budget.finding import EVENTS_MIN, Finding
 from lastgood.budget.intervals import (
     Headline,
@@ -121,6 +121,7 @@ def study(
     import numpy as np
 
     begin = np.asarray(sample.begin_h, dtype=np.float64)
+    check_times(begin, sample.window_h)
     if exposure is not None and abs(exposure.window_h - sample.window_h) > 1e-6 * sample.window_h:
         raise BadInput(
             "exposure and incidents need one window",

@@ -30,6 +30,8 @@ class Held(NamedTuple):
     """Until the node's next fault; infinity where none follows."""
     end_h: np.ndarray
     node: np.ndarray
+    tick_h: float
+    """What times were rounded to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +89,9 @@ def _within(
 ) -> Bounces:
     import numpy as np
 
-    # Half a microsecond of slack: times were rounded to whole ones.
-    is_repair = held.end_h <= window_h - horizon_h + 0.5 / US_PER_H
-    is_bounce = is_repair & (held.hours <= horizon_h + 0.5 / US_PER_H)
+    # Half a tick of slack: times were rounded to whole ones.
+    is_repair = held.end_h <= window_h - horizon_h + held.tick_h / 2
+    is_bounce = is_repair & (held.hours <= horizon_h + held.tick_h / 2)
     repairs, count = int(is_repair.sum()), int(is_bounce.sum())
     baseline = -math.expm1(-per_hour * horizon_h)
     of_node = np.bincount(held.node[is_bounce], minlength=nodes)
@@ -117,23 +119,26 @@ def time_held(begin_h: np.ndarray, end_h: np.ndarray, node: np.ndarray) -> Held:
     """
     import numpy as np
 
-    begin_us, ended = np.rint(begin_h * US_PER_H).astype(np.int64), np.isfinite(end_h)
-    end_us = np.rint(np.where(ended, end_h, 0.0) * US_PER_H).astype(np.int64)
-    width = int(max(begin_us.max(initial=0), end_us.max(initial=0))) + 1
-    assert width * (int(node.max(initial=0)) + 1) < 2**63, "nodes times window must fit an integer"
-    faults = node * width + begin_us
+    ended = np.isfinite(end_h)
+    done_h = end_h[ended]
+    last_us = int(max(begin_h.max(initial=0.0), done_h.max(initial=0.0)) * US_PER_H) + 1
+    # Very many nodes over very many years do not fit one integer in microseconds: the tick grows.
+    tick_us = 1 + last_us * (int(node.max(initial=0)) + 1) // 2**61
+    ticks_per_h, width = US_PER_H / tick_us, last_us // tick_us + 2
+    faults = node * width + np.rint(begin_h * ticks_per_h).astype(np.int64)
     faults.sort()
-    repairs = node[ended] * width + end_us[ended]
+    repairs = node[ended] * width + np.rint(done_h * ticks_per_h).astype(np.int64)
     # In order, one search after the other stays in the cache: ten times faster on ten million repairs.
     repairs.sort()
     following = np.searchsorted(faults, repairs, side="right")
     after = np.append(faults, np.iinfo(np.int64).max)[following]
-    repaired, at_us = np.divmod(repairs, width)
+    repaired, at = np.divmod(repairs, width)
     is_same = (following < len(faults)) & (after // width == repaired)
     return Held(
-        hours=np.where(is_same, (after - repairs) / US_PER_H, np.inf),
-        end_h=at_us / US_PER_H,
+        hours=np.where(is_same, (after - repairs) / ticks_per_h, np.inf),
+        end_h=at / ticks_per_h,
         node=repaired,
+        tick_h=1 / ticks_per_h,
     )
 
 

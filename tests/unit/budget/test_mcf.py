@@ -105,3 +105,10 @@ def test_no_events_are_a_flat_curve():
 def test_a_node_outside_the_fleet_is_refused():
     with pytest.raises(BadInput, match="node at risk"):
         mean_cumulative(np.array([1.0]), np.array([3]), nodes=3, window_h=5.0)
+
+
+def test_very_many_nodes_get_fewer_points():
+    times = np.linspace(0, WINDOW_H, 1000)
+    found = mean_cumulative(times, np.arange(1000), nodes=50_000, window_h=WINDOW_H)
+    assert len(found.times_h) == 80
+    assert found.end == pytest.approx(1000 / 50_000)

@@ -188,6 +188,15 @@ class TestWhatIsMissing:
         with pytest.raises(BadInput, match="more nodes failed than are said to be at risk"):
             study(sample(nodes_at_risk=10), exposure=EXPOSURE)
 
+    @pytest.mark.parametrize("at", [-1.0, WINDOW_H + 1, np.nan])
+    def test_an_incident_outside_the_window_is_refused_also_in_operational_time(self, at):
+        begin = np.append(np.linspace(1, 1999, 20), at)
+        steps = from_steps(
+            np.array([0, HOUR_US]), np.array([5, 9]), begin_us=0, end_us=int(WINDOW_H) * HOUR_US
+        )
+        with pytest.raises(BadInput, match="outside the window"):
+            study(Sample(name="x", begin_h=begin, window_h=WINDOW_H), exposure=steps)
+
     def test_an_exposure_of_zero_is_no_exposure(self):
         nothing = from_steps(
             np.array([0]), np.array([0]), begin_us=0, end_us=int(WINDOW_H) * HOUR_US

@@ -90,3 +90,16 @@ def test_a_day_and_a_week_come_from_one_search():
 def test_no_faults_make_no_share():
     found = one([], [], np.array([], dtype=int))
     assert (found.share, found.finding.is_rejected) == (None, None)
+
+
+def test_a_hundred_thousand_nodes_over_thirty_years_still_fit():
+    """2.6e14 microseconds times 1e5 nodes is more than an integer holds: the tick grows to a few of them."""
+    window_h = 30 * 8760.0
+    found = one(
+        [10, 34.5, 250_000],
+        [20, 35, 250_001],
+        [99_999, 99_999, 3],
+        window_h=window_h,
+        nodes=100_000,
+    )
+    assert (found.repairs, found.bounces, found.nodes.tolist()) == (3, 1, [99_999])
