@@ -16,6 +16,7 @@ import click
 
 from lastgood import __version__
 from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, BadInput
+from lastgood.cli.rate_options import question_options, rates_question
 
 if TYPE_CHECKING:
     from lastgood.contract.model import FailureContract
@@ -48,11 +49,14 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     metavar="PATH",
     help="Where to write it: a folder, or one file when the name ends in .tar.",
 )
-def bundle(ledger: Path | None, *, run: str | None, contract: Path | None, output: Path) -> int:
+@question_options
+def bundle(
+    ledger: Path | None, *, run: str | None, contract: Path | None, output: Path, **asked: Any
+) -> int:
     """Pack ledger, contract, report and figures so that a stranger can recompute them.
 
     PATH must not exist yet: evidence is never overwritten. The report is about one run; the ledger goes in whole,
-    with all its runs, because only a whole ledger can be verified.
+    with all its runs, because only a whole ledger can be verified. The options about rates are kept in the bundle.
     """
     from lastgood.base.clock import SystemClock
     from lastgood.evidence.bundle import write_bundle
@@ -66,6 +70,7 @@ def bundle(ledger: Path | None, *, run: str | None, contract: Path | None, outpu
             now_us=SystemClock().wall_us(),
             version=__version__,
             builders=section_builders(),
+            rates=rates_question(**asked),
             on_stage=on_stage,
         )
     click.echo(

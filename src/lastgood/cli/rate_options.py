@@ -22,15 +22,20 @@ _OPTIONS = (
     click.option("--interval", "interval_method", type=click.Choice(METHODS), default="auto", show_default=True, help="Fix the method of the interval in advance; auto lets a test choose."),
     click.option("--since", metavar="TIME", help="Count from this time on (ISO 8601, UTC unless it says otherwise)."),
     click.option("--until", metavar="TIME", help="Count up to this time."),
-    click.option("--mapping", "mappings", multiple=True, metavar="NAME=FILE", help="Read codes through this table, such as xid=my-xid.json; nothing is written."),
 )  # fmt: skip
+_MAPPING = click.option("--mapping", "mappings", multiple=True, metavar="NAME=FILE", help="Read codes through this table, such as xid=my-xid.json; nothing is written.")  # fmt: skip
 
 
-def rate_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command."""
+def question_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that a question keeps, so that whoever recomputes asks the same."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def rate_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a question, and the mapping tables of a view that is not kept."""
+    return question_options(_MAPPING(command))
 
 
 def rates_question(

@@ -233,6 +233,36 @@ def test_a_bundle_of_imported_failures_recomputes_and_a_changed_figure_is_found(
     assert manifest["rates"]["rule"] == "links+gap:10min@host"
 
 
+def test_what_was_asked_about_rates_goes_into_the_bundle_and_is_asked_again(cli, ledger, tmp_path):
+    target = tmp_path / "bundle"
+    asked = ("--nodes", "40", "--interval", "block-bootstrap", "--group", "links+merge:1s@site")
+    assert cli("bundle", ledger, "-o", target, *asked).exit_code == 0
+    figures = (target / "figures.json").read_text(encoding="utf-8")
+    assert "stationary block bootstrap" in figures
+    result = cli("recompute", target)
+    assert (result.exit_code, result.stdout.startswith("equal: ")) == (0, True)
+
+
+def test_a_group_whose_trend_does_not_hold_among_all_groups_is_not_named(folder):
+    """One of eleven groups has p = 0.02 by itself; adjusted for eleven it is no finding."""
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    for group in range(10):
+        for i in range(12):
+            fleet.fault(8.3 * i + 0.7 * group, made.host(i), "gpu.memory", label=f"Part {group}")
+    for i in range(24):
+        fleet.fault(100 * ((i + 0.5) / 24) ** 0.5, made.host(i), "gpu.memory", label="Late")
+    path = fleet.write(folder / "many.db")
+    rows = {
+        row.group.name: row.study.trend.headline
+        for row in study_fleet(read_records(path, RatesQuestion()), by=["label"]).grouped[0].rows
+    }
+    assert 0.001 < rows["Late"].p < 0.05
+    said = answers(fleet_part(path, RatesQuestion()).section)["Is it getting worse?"]
+    assert "Rising" not in said
+    assert "11 groups were tested" in said
+
+
 def test_a_bundle_of_a_run_alone_asks_for_no_rates(cli, tmp_path):
     path = tmp_path / "run.db"
     with open_store(path, clock=made.CLOCK) as store:
