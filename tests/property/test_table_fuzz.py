@@ -72,7 +72,7 @@ def test_a_mutated_map_is_a_map_or_a_list_of_problems(data):
     except (BadInput, Problems) as error:
         assert str(error)  # noqa: PT017
     else:
-        assert dataclasses.asdict(column_map)["rows"] in {"fault", "signal", "job"}
+        assert dataclasses.asdict(column_map)["rows"] in {"fault", "signal", "job", "exposure"}
 
 
 @pytest.mark.timeout(1800 if IS_NIGHTLY else 60)

@@ -2,7 +2,7 @@
 
 The map says what a row is. A *fault* has a start and an end and becomes an incident; a *signal* has one moment and
 becomes an observation; a *job* becomes the start and the end of an attempt, so that a scheduler's export gives
-exposure and failures. A file with the header of a published data set gets its preset without being told.
+exposure and failures; an *exposure* says from when to when a node was at risk. A file with the header of a published data set gets its preset without being told.
 """
 
 from __future__ import annotations
@@ -139,6 +139,8 @@ class _Parser:
             yield self._signal(row, values)
         elif self._map.rows == "fault":
             yield from self._fault(row, values)
+        elif self._map.rows == "exposure":
+            yield from self._exposure(row, values)
         else:
             yield from self._job(row, values)
 
@@ -191,6 +193,33 @@ class _Parser:
                 inferred=end.is_inferred,
                 incident=incident,
                 host=fields.get("host"),
+            )
+
+    def _exposure(self, row: Item, values: Values) -> Iterator[Event]:
+        """A node, or a device, is at risk from its start to its stop."""
+        begin = self._time(values, "start")
+        end = self._end(values, begin)
+        fields = self._fields(values)
+        host, device = fields["host"], fields["device"]
+        if host is None and device is None:
+            raise RowProblem("no host or device that is at risk")
+        devices = fields.get("devices") or (1 if device else self._context.options.devices_per_node)
+        if devices is None or devices < 1:
+            raise RowProblem("no number of devices: map devices, or give --devices-per-node")
+        stamps = [(EventKind.EXPOSURE_JOIN, begin)]
+        if end is not None:
+            stamps.append((EventKind.EXPOSURE_LEAVE, end))
+        for kind, moment in stamps:
+            yield self._context.event(
+                kind,
+                row=row,
+                identity=(str(host), str(device), begin.t_us),
+                t_us=moment.t_us,
+                inferred=moment.is_inferred,
+                host=host,
+                device=device,
+                devices=devices,
+                body={"basis": "device" if device else "node"},
             )
 
     def _job(self, row: Item, values: Values) -> Iterator[Event]:

@@ -1,6 +1,6 @@
 """A column map: a small file that says which column of a table holds what.
 
-    rows: fault                  # fault: start and stop | signal: one moment | job: start, stop, state
+    rows: fault                  # fault: start and stop | signal: one moment | job: start, stop, state | exposure: node at risk
     zone: Europe/Berlin          # of times that name no zone
     columns:
       start: begin_of_fault
@@ -32,7 +32,7 @@ from lastgood.ledger.importers.people_times import ORDERS
 
 PRESETS = ("acme-seren", "acme-kalos", "helios", "philly")
 MAP_BYTES_MAX = 64 * 1024
-ROWS = ("fault", "signal", "job")
+ROWS = ("fault", "signal", "job", "exposure")
 FORMATS = ("csv", "json")
 _FIELD_AXES: dict[str, tuple[str, ...]] = {
     "class": tuple(FailureClass),
@@ -216,6 +216,12 @@ class _Reader:
         if rows != "signal" and not columns.start and is_whole:
             self._document.add(
                 ("columns",), found="no start", needs="start: the column with the begin"
+            )
+        if rows == "exposure" and not columns.host and columns.device is None and is_whole:
+            self._document.add(
+                ("columns",),
+                found="neither host nor device",
+                needs="host: the column that names a node",
             )
         if rows == "job" and not columns.id and columns.run is None and is_whole:
             self._document.add(

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from lastgood.ledger.exposure import measure_exposure
 from lastgood.ledger.importers.table_rows import sniff_delimiter
 from lastgood.ledger.importers.times import Times
 from tests.unit.ledger.importers.import_cases import SAMPLES, Imported, import_one, import_text
@@ -161,6 +162,52 @@ def test_rows_that_the_map_leaves_out_are_counted(tmp_path):
     assert (read.quality.accepted, dict(read.quality.ignored)) == (
         1,
         {"rows that the column map leaves out": 2},
+    )
+
+
+# --- exposure -----------------------------------------------------------------------------------------
+
+
+def test_a_list_of_nodes_gives_the_exposure_that_rates_need(tmp_path):
+    read = import_one(
+        tmp_path,
+        SAMPLES / "nodes.csv",
+        format="table",
+        column_map=SAMPLES / "nodes-map.yaml",
+        ledger="a",
+    )
+    exposure = measure_exposure(read.events, as_of_us=us("2026-11-04 00:00Z"))
+
+    assert exposure.device_us == 8 * (2 + 2) * 86_400_000_000
+    assert list(read.quality.rejected) == [
+        "no number of devices: map devices, or give --devices-per-node"
+    ]
+
+
+def test_the_number_of_devices_of_a_node_may_be_said_once(tmp_path):
+    read = import_one(
+        tmp_path,
+        SAMPLES / "nodes.csv",
+        format="table",
+        column_map=SAMPLES / "nodes-map.yaml",
+        devices_per_node=4,
+    )
+
+    assert [e.devices for e in read.events if e.kind == "exposure.join"] == [8, 8, 4]
+
+
+def test_a_node_that_comes_back_is_at_risk_again(tmp_path):
+    table = "node,in,out\nn1,2026-11-01T00:00:00Z,2026-11-02T00:00:00Z\nn1,2026-11-03T00:00:00Z,2026-11-04T00:00:00Z\n"
+    read = through(
+        tmp_path,
+        table,
+        "rows: exposure\ncolumns: {host: node, start: in, stop: out}\n",
+        devices_per_node=1,
+    )
+
+    assert (
+        measure_exposure(read.events, as_of_us=us("2026-11-09 00:00Z")).device_us
+        == 2 * 86_400_000_000
     )
 
 

@@ -54,8 +54,9 @@ def test_all_problems_of_a_map_come_at_once_with_their_lines():
         ("rows: signal\ncolumns: {start: a}\n", "time: the column with the moment"),
         ("rows: fault\ncolumns: {time: a}\n", "start: the column with the begin"),
         ("rows: job\ncolumns: {start: a}\n", "id: the column that names a job"),
+        ("rows: exposure\ncolumns: {start: a}\n", "host: the column that names a node"),
         ("rows: fault\n", "columns: which column holds what"),
-        ("columns: {start: a}\n", "one of fault, signal, job"),
+        ("columns: {start: a}\n", "one of fault, signal, job, exposure"),
         ("- a list\n", "a mapping with rows and columns"),
         (
             "rows: fault\ncolumns: {start: a}\nwords: {class: planned}\n",
