@@ -7,7 +7,7 @@ leave records give, else what a person typed (then it is assumed), else unknown 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -99,8 +99,12 @@ class FleetRecords:
         return sum(end - begin for begin, end in self.windows)
 
 
-def fleet_records(table: EventTable, question: RatesQuestion) -> FleetRecords:
+def fleet_records(
+    table: EventTable, question: RatesQuestion, *, drill_runs: Collection[str] = ()
+) -> FleetRecords:
     """The records of a fleet as the statistics need them.
+
+    What happened in `drill_runs` was caused on purpose, whether or not each incident says so.
 
     Raises:
         BadInput: nothing is observed between `since` and `until`, or a number of devices that is none.
@@ -114,7 +118,8 @@ def fleet_records(table: EventTable, question: RatesQuestion) -> FleetRecords:
     seen = observed_windows(table)
     windows = _clipped(seen, question)
     begin_us, end_us = windows[0][0], windows[-1][1]
-    failures = folded.take(~folded.planned & (folded.injected != 1))
+    injected = (folded.injected == 1) | folded.run.is_one_of(tuple(drill_runs))
+    failures = folded.take(~folded.planned & ~injected)
     inside = _inside(failures.begin_us, windows)
     steps, by_host = exposure_steps(table, as_of_us=end_us)
     exposure = _exposure(table, steps, question, windows)
@@ -122,7 +127,7 @@ def fleet_records(table: EventTable, question: RatesQuestion) -> FleetRecords:
     hosts = tuple(by_host) or tuple(sorted(counted.host.counts()))
     return FleetRecords(
         incidents=counted,
-        injected_count=int(np.count_nonzero((folded.injected == 1) & ~folded.planned)),
+        injected_count=int(np.count_nonzero(injected & ~folded.planned)),
         planned_count=int(np.count_nonzero(folded.planned)),
         outside_count=int(len(failures) - np.count_nonzero(inside)),
         event_count=len(table),

@@ -36,6 +36,8 @@ from lastgood.evidence.report import Chart, Section
 from lastgood.ledger.table import Coverage
 
 CURVES_MAX = 4
+DRILL_MODES = frozenset(("demo", "drill"))
+"""What a run's start says when its faults are caused on purpose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,20 @@ def read_records(
     table = read_events(path)
     for name, file in (mappings or {}).items():
         table = remap_table(table, load_mapping(name, file))
-    return fleet_records(table, question)
+    return fleet_records(table, question, drill_runs=() if path.is_dir() else _drill_runs(path))
+
+
+def _drill_runs(path: Path) -> frozenset[str]:
+    """The runs of a ledger that were started to be broken: nothing in them is a failure of the field."""
+    from lastgood.evidence.assemble import open_ledger
+
+    with open_ledger(path) as store:
+        return frozenset(
+            event.run
+            for event in store.events(kinds=["run.start"])
+            if event.run
+            and (event.body.get("injected") is True or event.body.get("mode") in DRILL_MODES)
+        )
 
 
 def fleet_section(studies: FleetStudies, files: Sequence[ImportedFile]) -> Section:

@@ -111,6 +111,17 @@ def test_the_injected_fault_is_fenced_off(section):
     assert "1 incident in this ledger were caused on purpose" in notes
 
 
+def test_whatever_fails_in_a_run_that_was_started_to_be_broken_is_fenced_off(folder):
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    fleet.add("run.start", 1, run="a-drill", body={"mode": "drill"})
+    fleet.fault(2, made.host(1), "gpu.memory")
+    for day, name in ((3, "x"), (4, "y")):
+        fleet.add("incident.open", day, class_="fail_stop", cause="unknown", run="a-drill", incident=name)  # fmt: skip
+    records = read_records(fleet.write(folder / "drill.db"), RatesQuestion())
+    assert (len(records.incidents), records.injected_count) == (1, 2)
+
+
 def test_a_fault_that_ends_after_the_window_is_open_in_it(folder):
     fleet = made.Fleet()
     fleet.covers(0, 100)
