@@ -174,7 +174,7 @@ def _not_known(studies: FleetStudies, quality_gaps: tuple[str, ...]) -> list[str
     missing = [n for n in ("detection", "diagnosis", "recovery") if n not in known]
     if missing:
         sentences.append(f"How long {_joined(missing)} took: not recorded.")
-    still = int(records.incidents.is_open.sum())
+    still = int((records.incidents.is_open & records.incidents.is_interval).sum())
     if still:
         sentences.append(f"When {still:,} incident{'s' if still > 1 else ''} will end: still open.")
     if "inferred" in records.window_source:

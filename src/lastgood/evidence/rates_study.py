@@ -110,7 +110,8 @@ class _Columns:
         ends = _hours(records, end_us)
         # One closed incident shows that ends are recorded; none at all may mean that nobody writes them.
         self.end_h = np.where(is_open, np.nan, ends) if (~is_open).any() else None
-        self.open_age_h = np.where(is_open, self.window_h - self.begin_h, np.nan)
+        is_waiting = is_open & incidents.is_interval  # a single signal has no end to wait for
+        self.open_age_h = np.where(is_waiting, self.window_h - self.begin_h, np.nan)
         self.is_unknown = incidents.cause.is_one_of([UNKNOWN]) | (incidents.cause.codes < 0)
         self.is_unknown |= incidents.cause_status.is_one_of([UNKNOWN])
         self.node_names, self.node = _nodes(records)

@@ -255,8 +255,16 @@ class IncidentTable(_Table):
 
     @property
     def is_open(self) -> NDArray[np.bool_]:
-        """True for incidents that no record closes."""
+        """True for incidents that no record closes; of those, only the ones that `is_interval` are still going on."""
         return self.end_us == NO_TIME
+
+    @property
+    def is_interval(self) -> NDArray[np.bool_]:
+        """True for incidents that have an end, recorded or not: those that something opened.
+
+        What a gap made of single signals (driver lines) has none, so it is neither short nor still open.
+        """
+        return (self.end_us != NO_TIME) | (self.incident.codes >= 0) | self.planned
 
     @property
     def unplanned(self) -> IncidentTable:

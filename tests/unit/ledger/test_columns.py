@@ -186,3 +186,15 @@ def test_a_failure_on_several_hosts_joins_the_incident_of_the_first_that_it_name
     rule = parse_rule("gap:1min@host")
     assert fold_table(table_of(story.events), rule).event_count.tolist() == [1, 2]
     assert [len(i.event_ids) for i in fold_incidents(story.events, rule)] == [1, 2]
+
+
+def test_single_signals_have_no_end_and_are_not_still_open():
+    story = Story()
+    story.tell("observation", 0, class_="fail_stop", domain=on(host="a"))
+    story.tell("incident.open", 100, incident="i1", class_="fail_stop")
+    story.tell("incident.open", 200, incident="i2", class_="fail_stop")
+    story.tell("incident.close", 300, incident="i2")
+    story.tell("planned.begin", 400)
+    folded = fold_table(table_of(story.events), parse_rule("gap:1s"))
+    assert folded.is_open.tolist() == [True, True, False, True]
+    assert folded.is_interval.tolist() == [False, True, True, True]
