@@ -20,6 +20,8 @@ from lastgood.budget.montecarlo.model import JobModel
 
 EVENT_COUNT_MAX = 20_000_000
 """Events of one replication; a job that needs more does not end in any useful time."""
+HOPELESS = 5
+"""Expected failures beyond this many times `EVENT_COUNT_MAX` are not even tried."""
 BATCH_COUNT = 100
 LEVEL = 0.95
 
@@ -145,6 +147,7 @@ def simulate(
 
     if not 2 <= count <= 1_000_000 or (half_width is not None and not 0 < half_width < 1):
         raise BadInput("a simulation needs 2 to 1,000,000 replications and a half-width below 1")
+    _require_hope(model)
     last = max(count, count_max) if half_width is not None else count
     expected = _expected_events(model)
     chosen = pick(engine, expected_events=expected * count)
@@ -202,6 +205,17 @@ def _parameters(model: JobModel) -> list[float]:
     parameters[kernel.HAS_CORRUPTION] = float(math.isfinite(model.mean_to_corruption))
     parameters[kernel.EVENTS_MAX] = float(EVENT_COUNT_MAX)
     return [float(value) for value in parameters]
+
+
+def _require_hope(model: JobModel) -> None:
+    """Refuse at once what the closed form says would not end; a world near the limit is tried."""
+    expected = _expected_failures(model)
+    if expected > HOPELESS * EVENT_COUNT_MAX:
+        raise Refused(
+            "the job does not end in this world",
+            found=f"about {expected:.1e} failures expected before it is done",
+            needs="a longer mean time to interruption, cheaper checkpoints or more of them",
+        )
 
 
 def _expected_events(model: JobModel) -> float:

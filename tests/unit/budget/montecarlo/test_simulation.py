@@ -291,8 +291,13 @@ def test_progress_is_told_and_ends_with_all():
 def test_a_job_that_never_ends_is_refused(monkeypatch):
     monkeypatch.setattr(replicate, "EVENT_COUNT_MAX", 10_000)
     hopeless = Regime(mean_to_stop=1.0, checkpoint=30.0)
-    with pytest.raises(Refused, match="does not end"):
+    with pytest.raises(Refused, match="failures expected before it is done"):
         simulate(model(hopeless, segments=1_000), seed=1, count=2)
+    # A little better, so that it is tried: 24,000 failures are expected, below five times the limit.
+    hard = Regime(mean_to_stop=1.0, checkpoint=5.0)
+    work = 1.0
+    with pytest.raises(Refused, match=r"10,000 events and .* of the work done"):
+        simulate(model(hard, work=work, segments=60), seed=1, count=2)
 
 
 @pytest.mark.parametrize(
