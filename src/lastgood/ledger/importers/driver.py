@@ -107,7 +107,7 @@ def _import_one(
         def tell() -> None:
             on_progress(
                 Progress(
-                    source.name,
+                    source.label,
                     source.position,
                     source.size,
                     writer.new_count,
@@ -129,7 +129,7 @@ def _import_one(
     writer.flush(quality)
     if options.is_strict and quality.file_problems:
         problem = RowProblem(source.problems[0])
-        raise _strict_error(StrictStop(source.name, problem), writer)
+        raise _strict_error(StrictStop(source.label, problem), writer)
 
 
 def _finish(
@@ -175,7 +175,7 @@ def read_events(importer: Importer, source: Source, context: Context) -> Iterato
 
 def _reject_file(source: Source, context: Context, problem: RowProblem) -> None:
     if context.options.is_strict:
-        raise StrictStop(source.name, problem)
+        raise StrictStop(source.label, problem)
     context.quality.read += 1
     context.reject(Item(0, b"", None), problem)
 
@@ -197,7 +197,7 @@ def _add_source_counts(source: Source, quality: Quality) -> None:
     if source.skipped_line_count:
         quality.read += source.skipped_line_count
         quality.ignore("not about failures", source.skipped_line_count)
-    quality.file_problems += [f"{source.name}: {problem}" for problem in source.problems]
+    quality.file_problems += [f"{source.label}: {problem}" for problem in source.problems]
     for sentence in source.notes:
         quality.note(sentence)
 

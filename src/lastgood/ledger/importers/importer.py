@@ -118,7 +118,7 @@ class Context:
         self._format = importer.name
         self._version = importer.version
         self._cleaner = cleaner
-        self._name = cleaner.text(source.name)
+        self._name = cleaner.text(source.label)
         self._on_raw = on_raw
         self._is_ignored = False
         self._is_held = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -34,8 +35,10 @@ def choose_files(
     chosen: list[tuple[Source, FileResult]] = []
     problems: list[Problem] = []
     left_out: list[Problem] = []
-    for path, is_of_folder in _expand(paths):
-        source = _source(path)
+    files = _expand(paths)
+    labels = _labels(files)
+    for path, is_of_folder in files:
+        source = _source(path, labels.get(path))
         try:
             found = _recognise(source, format, options)
             _ask(source, found, options)
@@ -46,11 +49,11 @@ def choose_files(
             }
             (left_out if is_of_folder else problems).append(Problem(**parts))
             if is_of_folder:
-                found = FileResult(source.name, None, is_detected=True)
-                found.quality.note(f"{source.name} is left out: {error.what}")
+                found = FileResult(source.label, None, is_detected=True)
+                found.quality.note(f"{source.label} is left out: {error.what}")
                 chosen.append((source, found))
         finally:
-            if source.path is not None:
+            if not source.is_pipe:
                 source.close()
     if left_out and len(left_out) == len(chosen):
         problems += left_out
@@ -58,30 +61,42 @@ def choose_files(
         for source, _ in chosen:
             source.close()
         raise Problems(problems)
+    # Files are opened again when it is their turn; what can be read only once stays open with its head.
     return [
-        (source if source.path is None else _source(source.path), found) for source, found in chosen
+        (source if source.is_pipe else _source(source.path, source.label), found)
+        for source, found in chosen
     ]
 
 
-def _source(path: Path) -> Source:
-    if str(path) == STDIN:
+def _source(path: Path | None, label: str | None = None) -> Source:
+    if path is None or str(path) == STDIN:
         return Source(STDIN, stream=sys.stdin.buffer)
-    return Source(path.name, path=path)
+    return Source(path.name, path=path, label=label)
+
+
+def _labels(files: Sequence[_Named]) -> dict[Path, str]:
+    """What files are called that have the name of another one: `gpu-0007/kern.log`."""
+    counts = Counter(file.path.name for file in files)
+    return {
+        file.path: f"{file.path.absolute().parent.name}/{file.path.name}"
+        for file in files
+        if counts[file.path.name] > 1 and str(file.path) != STDIN
+    }
 
 
 def _recognise(source: Source, format: str | None, options: Options) -> FileResult:
     data = source.head
     if format is not None:
-        return FileResult(source.name, format, is_detected=False)
+        return FileResult(source.label, format, is_detected=False)
     if not data:
-        found = FileResult(source.name, None, is_detected=True)
-        found.quality.note(f"{source.name} is empty")
+        found = FileResult(source.label, None, is_detected=True)
+        found.quality.note(f"{source.label} is empty")
         return found
     matches = registry.detect(Head(data, data.decode(errors="replace"), source.name))
     if matches and matches[0].score >= registry.SCORE_MIN:
-        return FileResult(source.name, matches[0].name, is_detected=True, score=matches[0].score)
+        return FileResult(source.label, matches[0].name, is_detected=True, score=matches[0].score)
     if options.column_map is not None:  # whoever gives a map of columns means a table
-        return FileResult(source.name, "table", is_detected=True)
+        return FileResult(source.label, "table", is_detected=True)
     raise BadInput(
         "no format recognises this file",
         where=str(source.path or source.name),
@@ -111,9 +126,7 @@ def _expand(paths: Sequence[Path | str]) -> list[_Named]:
     for path in map(Path, paths):
         # Unlike Path.is_dir it does not raise for a name that is too long.
         if str(path) != STDIN and os.path.isdir(path):
-            inside = [
-                p for p in sorted(path.iterdir()) if p.is_file() and not p.name.startswith(".")
-            ]
+            inside = _inside(path)
             if not inside:
                 raise BadInput(
                     "a folder without files",
@@ -126,3 +139,15 @@ def _expand(paths: Sequence[Path | str]) -> list[_Named]:
     if not found:
         raise BadInput("nothing to import", needs="at least one file, or - for standard input")
     return found
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return [p for p in sorted(folder.iterdir()) if p.is_file() and not p.name.startswith(".")]
+    except OSError as error:
+        raise BadInput(
+            "the folder cannot be read",
+            where=str(folder),
+            found=error.strerror,
+            needs="a folder that this user may list",
+        ) from error

@@ -19,7 +19,12 @@ import msgspec
 from lastgood.contract.taxonomy import EventKind, Role
 from lastgood.ledger.event import Event, time_of
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
-from lastgood.ledger.importers.kernel_prefix import host_of_file, read_journal, read_prefix
+from lastgood.ledger.importers.kernel_prefix import (
+    host_of_file,
+    host_of_folder,
+    read_journal,
+    read_prefix,
+)
 from lastgood.ledger.importers.mapping import mapping_fields
 from lastgood.ledger.importers.source import Line, Row, Source
 
@@ -111,6 +116,8 @@ class KernelImporter:
         """The events of the log, a line each."""
         if context.file_host is None:
             context.file_host = host_of_file(source.name)
+        if context.file_host is None and source.path is not None:
+            context.file_host = host_of_folder(source.path)
         reader = DriverReader(context)
         lines = source.lines(containing=_MARKS)
         yield from settle(context.rows(lines, reader.parse), context)

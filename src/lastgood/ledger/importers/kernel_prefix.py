@@ -7,6 +7,7 @@ the time of the boot; a line of syslog that also carries them has a better time 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -32,6 +33,7 @@ _FILE_WORDS = re.compile(
     r"|nvrm|raw|old|prev|boot|\d{4}-?\d{2}-?\d{2}|part\d*)|(?<=\.)\d{1,3})(?=[._\-]|$)"
 )
 _FILE_HOST = re.compile(r"(?=[^\d]*[A-Za-z])(?=.*\d)[A-Za-z0-9][A-Za-z0-9.\-]{1,62}")
+_DATED = re.compile(r"\d{4}-?\d{2}", re.ASCII)
 
 
 class Prefix(NamedTuple):
@@ -120,3 +122,9 @@ def host_of_file(name: str) -> str | None:
             break
         rest = shorter
     return rest if _FILE_HOST.fullmatch(rest) else None
+
+
+def host_of_folder(path: Path) -> str | None:
+    """The host whose name the file's folder has (`gpu-0007/dmesg.txt`); None when it looks like something else."""
+    name = path.absolute().parent.name
+    return name if _FILE_HOST.fullmatch(name) and not _DATED.search(name) else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -54,10 +55,18 @@ class Source:
     """One input. Use it once: `lines()`, `blocks()`, `content()` or `json_items()` consume it; `head` does not."""
 
     def __init__(
-        self, name: str, *, path: Path | None = None, stream: BinaryIO | None = None
+        self,
+        name: str,
+        *,
+        path: Path | None = None,
+        stream: BinaryIO | None = None,
+        label: str | None = None,
     ) -> None:
         """Opens nothing yet; give a path, or a stream that is already open (standard input)."""
         self.name = name
+        """Without its folder: some formats read a host or a rank out of it."""
+        self.label = label or name
+        """What a person is told: with its folder, when two files of one import have the same name."""
         self.path = path
         self.problems: list[str] = []
         """Why the data ended early, if they did."""
@@ -96,6 +105,11 @@ class Source:
             return None if self.path is None else self.path.stat().st_size
         except OSError:
             return None
+
+    @property
+    def is_pipe(self) -> bool:
+        """True for what can be read once only: standard input, a named pipe, a terminal."""
+        return self.path is None or not os.path.isfile(self.path)
 
     @property
     def position(self) -> int:
@@ -257,7 +271,7 @@ class _Reader:
         encoding = _BOMS.get(start[:2])
         if encoding is not None:
             self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-            source.notes.append(f"{source.name} is {encoding.upper()}; it was read as such")
+            source.notes.append(f"{source.label} is {encoding.upper()}; it was read as such")
             start = start[2:]
         elif start.startswith(codecs.BOM_UTF8):
             start = start[3:]

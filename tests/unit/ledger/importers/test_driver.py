@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,41 @@ def test_a_folder_stands_for_its_files(tmp_path):
     (tmp_path / "nothing").mkdir()
     with pytest.raises(BadInput, match="a folder without files"):
         run(tmp_path, tmp_path / "nothing")
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path):
+    for host in ("gpu-0001", "gpu-0002"):
+        (tmp_path / host).mkdir()
+        write(tmp_path / host / "dmesg.txt", xid(1).replace("gpu-0007 ", ""))
+    result = run(tmp_path, tmp_path / "gpu-0001", tmp_path / "gpu-0002" / "dmesg.txt")
+    assert [file.name for file in result.files] == ["gpu-0001/dmesg.txt", "gpu-0002/dmesg.txt"]
+    events = stored(tmp_path)
+    assert [e.source.locator for e in events] == ["gpu-0001/dmesg.txt#1", "gpu-0002/dmesg.txt#1"]
+    assert [e.domain[0].id for e in events] == ["gpu-0001", "gpu-0002"]
+
+
+def test_a_named_pipe_is_read_once_and_whole(tmp_path):
+    """`lastgood import <(zcat kern.log.*.gz)` hands over a pipe with a path."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    rows = [xid(n) for n in range(3_000)]
+    writer = threading.Thread(target=lambda: pipe.write_text("".join(rows)))
+    writer.start()
+    total = run(tmp_path, pipe).total
+    writer.join(10)
+    assert total.accepted == 3_000
+
+
+def test_a_folder_that_may_not_be_listed_is_the_persons_mistake(tmp_path, monkeypatch):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(BadInput, match="logs: the folder cannot be read: found Permission denied"):
+        run(tmp_path, folder)
 
 
 def test_each_file_leaves_the_time_that_it_covers(tmp_path):
