@@ -18,6 +18,7 @@ from lastgood.budget.intervals import IntervalMethod, garwood, headline
 from lastgood.budget.projection import EVENTS_MIN, BackTest, RateSource, back_test
 from lastgood.budget.sampling import LEVEL
 from lastgood.budget.scenario import Scenario
+from lastgood.evidence.drilled_runs import drilled_runs
 from lastgood.evidence.plan_costs import measured_costs
 from lastgood.evidence.rates_records import FleetRecords, RatesQuestion, fleet_records
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 SIZE_RATIO_MIN = 1.5
 """Two sizes nearer to each other than this test nothing."""
 UNCLASSIFIED = "unclassified"
-DRILL_MODES = ("demo", "drill")
-"""Modes of a run whose faults were caused on purpose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,22 +78,6 @@ def ledger_inputs(path: Path, question: RatesQuestion | None = None) -> LedgerIn
         root=table.root.hex() if table.root else "",
         size=table.size or 0,
     )
-
-
-def drilled_runs(table: EventTable, ledger: Path | None) -> tuple[str, ...]:
-    """Runs whose faults were caused on purpose: one of their records says so, or the run was started as a drill."""
-    import numpy as np
-
-    marked = np.unique(table.run.codes[(table.injected == 1) & (table.run.codes >= 0)])
-    found = {table.run.names[code] for code in marked.tolist()}
-    if ledger is not None:
-        from lastgood.ledger.store import read_store
-
-        with read_store(ledger) as store:
-            for event in store.events(kinds=("run.start",)):
-                if event.run and event.body.get("mode") in DRILL_MODES:
-                    found.add(event.run)
-    return tuple(sorted(found))
 
 
 def _has_failures(table: EventTable) -> bool:

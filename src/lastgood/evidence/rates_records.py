@@ -100,11 +100,11 @@ class FleetRecords:
 
 
 def fleet_records(
-    table: EventTable, question: RatesQuestion, *, drill_runs: Collection[str] = ()
+    table: EventTable, question: RatesQuestion, *, drilled: Collection[str] = ()
 ) -> FleetRecords:
     """The records of a fleet as the statistics need them.
 
-    What happened in `drill_runs` was caused on purpose, whether or not each incident says so.
+    What happened in the `drilled` runs was caused on purpose, and their devices were at risk of nothing that counts.
 
     Raises:
         BadInput: nothing is observed between `since` and `until`, or a number of devices that is none.
@@ -118,11 +118,12 @@ def fleet_records(
     seen = observed_windows(table)
     windows = _clipped(seen, question)
     begin_us, end_us = windows[0][0], windows[-1][1]
-    injected = (folded.injected == 1) | folded.run.is_one_of(tuple(drill_runs))
+    injected = (folded.injected == 1) | folded.run.is_one_of(tuple(drilled))
     failures = folded.take(~folded.planned & ~injected)
     inside = _inside(failures.begin_us, windows)
-    steps, by_host = exposure_steps(table, as_of_us=end_us)
-    exposure = _exposure(table, steps, question, windows)
+    field = table.take(~table.run.is_one_of(tuple(drilled))) if drilled else table
+    steps, by_host = exposure_steps(field, as_of_us=end_us)
+    exposure = _exposure(field, steps, question, windows)
     counted = failures.take(inside)
     hosts = tuple(by_host) or tuple(sorted(counted.host.counts()))
     return FleetRecords(

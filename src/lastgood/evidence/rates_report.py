@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lastgood.evidence.drilled_runs import drilled_runs
 from lastgood.evidence.rates_answers import fleet_answers, fleet_headline
 from lastgood.evidence.rates_charts import (
     cumulative_chart,
@@ -36,8 +37,6 @@ from lastgood.evidence.report import Chart, Section
 from lastgood.ledger.table import Coverage
 
 CURVES_MAX = 4
-DRILL_MODES = frozenset(("demo", "drill"))
-"""What a run's start says when its faults are caused on purpose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,20 +113,8 @@ def read_records(
     table = read_events(path)
     for name, file in (mappings or {}).items():
         table = remap_table(table, load_mapping(name, file))
-    return fleet_records(table, question, drill_runs=() if path.is_dir() else _drill_runs(path))
-
-
-def _drill_runs(path: Path) -> frozenset[str]:
-    """The runs of a ledger that were started to be broken: nothing in them is a failure of the field."""
-    from lastgood.evidence.assemble import open_ledger
-
-    with open_ledger(path) as store:
-        return frozenset(
-            event.run
-            for event in store.events(kinds=["run.start"])
-            if event.run
-            and (event.body.get("injected") is True or event.body.get("mode") in DRILL_MODES)
-        )
+    stored = None if path.is_dir() else path
+    return fleet_records(table, question, drilled=drilled_runs(table, stored))
 
 
 def fleet_section(studies: FleetStudies, files: Sequence[ImportedFile]) -> Section:

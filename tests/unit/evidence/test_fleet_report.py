@@ -116,10 +116,13 @@ def test_whatever_fails_in_a_run_that_was_started_to_be_broken_is_fenced_off(fol
     fleet.covers(0, 100)
     fleet.add("run.start", 1, run="a-drill", body={"mode": "drill"})
     fleet.fault(2, made.host(1), "gpu.memory")
+    fleet.joins(0, made.host(1), 8)
+    fleet.add("exposure.join", 1, devices=64, run="a-drill", domain=[{"kind": "host", "id": "h"}])
     for day, name in ((3, "x"), (4, "y")):
         fleet.add("incident.open", day, class_="fail_stop", cause="unknown", run="a-drill", incident=name)  # fmt: skip
     records = read_records(fleet.write(folder / "drill.db"), RatesQuestion())
     assert (len(records.incidents), records.injected_count) == (1, 2)
+    assert records.exposure.total == 8 * 100 * 24
 
 
 def test_a_fault_that_ends_after_the_window_is_open_in_it(folder):
