@@ -17,8 +17,8 @@ from lastgood.evidence.report import Cell, Column, FigureRow, Headline, Note, Se
 from lastgood.evidence.time_part import key_figures, strip_chart, time_section
 from lastgood.ledger.ettr import RunTimes, measure_run
 from lastgood.ledger.event import Event, in_effect, time_of
-from lastgood.ledger.timeline import is_read_from_logs
-from lastgood.ledger.walltime import WallState, WallTime, WallTimeRules
+from lastgood.ledger.life import is_read_from_logs
+from lastgood.ledger.walltime import WallState, WallTime
 
 STOP_COUNT_MAX: Final = 30
 """The longest ones are shown; a year of a large job has thousands."""
@@ -279,12 +279,11 @@ def _ended_by(end: Event | None) -> str:
 
 def _rules_section(wall: WallTime) -> Section:
     """What the numbers rest on besides records, one sentence each."""
-    rules = WallTimeRules()
     notes: list[Note] = []
     if wall.inferred_steps:
         notes.append(Note(text=_steps(wall.inferred_steps)))
     if wall.is_end_inferred:
-        quiet = format_duration(rules.liveness_us)
+        quiet = format_duration(wall.silence_us)
         notes.append(
             Note(
                 level="warning",

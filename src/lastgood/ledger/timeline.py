@@ -17,6 +17,7 @@ from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event, time_of
 from lastgood.ledger.executions import Execution, is_imported, known_since_us, read_executions
 from lastgood.ledger.incident import declared_incidents
+from lastgood.ledger.life import MARKS, NO_LIFE, Life, read_life, without_inner_starts
 from lastgood.ledger.skew import NO_SKEW, Skew, ended_us, in_recorded_order, straightened
 
 if TYPE_CHECKING:
@@ -42,11 +43,6 @@ _PHASE_ORDER = {
 }
 
 
-_MARKS = frozenset(
-    (EventKind.RUN_START, EventKind.RUN_END, EventKind.ATTEMPT_START, EventKind.ATTEMPT_END)
-)
-
-
 class Claim(NamedTuple):
     """One piece of evidence: the run was in this state from here to there."""
 
@@ -69,19 +65,12 @@ class Timeline:
     step_us_median: int | None = None
     clamped_count: int = 0
     skew: Skew = NO_SKEW
-    is_end_inferred: bool = False
-    """The run has no end on record, and a rule closed it before `as_of`."""
-    has_end: bool = False
-    """The end of the run is on record."""
-    is_work_recorded: bool = True
-    """False for a log that holds no step and no section of work: it cannot tell work from waiting."""
-    alive_us: int = 0
-    """The last sign of life, where a rule closed the run; else its end."""
+    life: Life = NO_LIFE
 
 
 def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRules) -> Timeline:
     """The claims of one run's events, which come in order of time. Records after `as_of_us` are not read."""
-    known = _without_inner_starts(e for e in events if known_since_us(e) <= as_of_us)
+    known = without_inner_starts(e for e in events if known_since_us(e) <= as_of_us)
     timeline = Timeline(start_us=as_of_us, end_us=as_of_us)
     if not known:
         return timeline
@@ -95,12 +84,10 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
     timeline.executions, timeline.step_us_median = read.items, read.step_us_median
     timeline.clamped_count, timeline.unfinished_us = read.clamped_count, read.unfinished_us
     timeline.start_us = min([time_of(known[0]), *(e.start_us for e in timeline.executions)])
-    imported = [event for event in known if is_imported(event)]
-    closing = _close_life(known, imported, timeline, rules=rules, as_of_us=as_of_us)
-    timeline.alive_us = timeline.alive_us or timeline.end_us
-    timeline.is_work_recorded = not is_read_from_logs(known) or any(map(_tells_of_work, known))
+    timeline.life = read_life(known, read, as_of_us=as_of_us, liveness_us=rules.liveness_us)
+    timeline.end_us = max(timeline.start_us, timeline.life.end_us)
     timeline.claims = [
-        *closing,
+        *_silence_claims(timeline),
         *_step_claims(timeline, rules),
         *_start_claims(known, timeline),
         *_attempt_claims(known, timeline),
@@ -111,67 +98,10 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
     return timeline
 
 
-def _without_inner_starts(events: Iterable[Event]) -> list[Event]:
-    """A file that begins inside a run stands for its start only as long as no earlier record is there."""
-    known = list(events)
-    return [
-        event
-        for at, event in enumerate(known)
-        if at == 0 or not (event.body.get("begins_inside") is True and is_imported(event))
-    ]
-
-
-def _close_life(
-    events: Sequence[Event],
-    imported: Sequence[Event],
-    timeline: Timeline,
-    *,
-    rules: WallTimeRules,
-    as_of_us: int,
-) -> Iterable[Claim]:
-    """Sets the end of the run: its last end, or `as_of` while the last start has none.
-
-    A log of a run that was killed has no end either, and may be read a month later. So an imported run ends at its
-    last sign of life plus the time after which its silence means death, and that time is unknown.
-    """
-    marks = [e for e in events if e.kind in {EventKind.RUN_START, EventKind.RUN_END}]
-    last = max(marks, key=_in_life, default=None)
-    timeline.end_us = as_of_us
-    if last is not None and last.kind == EventKind.RUN_END:
-        timeline.end_us, timeline.has_end = max(timeline.start_us, time_of(last)), True
-        return ()
-    if not is_read_from_logs(events):
-        return ()
-    ends_us = [e.end_us for e in timeline.executions]
-    alive_us = max([*(sign_of_life_us(e) for e in imported), *ends_us])
-    if alive_us + rules.liveness_us >= as_of_us:
-        return ()
-    timeline.end_us, timeline.is_end_inferred = alive_us + rules.liveness_us, True
-    timeline.alive_us = alive_us
-    return (Claim("unknown", alive_us, timeline.end_us, is_inferred=True),)
-
-
-def is_read_from_logs(events: Iterable[Event]) -> bool:
-    """True when all that tells of the life of a run was imported; a verdict that a person adds does not change that."""
-    life = [e for e in events if e.kind in _MARKS or e.kind == EventKind.STEP]
-    return bool(life) and all(map(is_imported, life))
-
-
-def _in_life(mark: Event) -> tuple[int, int, bool]:
-    """Order of starts and ends; a scheduler that counts whole seconds ends one attempt and starts the next in one."""
-    number = (mark.attempt or 0) if is_imported(mark) else 0
-    return time_of(mark), number, mark.kind == EventKind.RUN_END
-
-
-def _tells_of_work(event: Event) -> bool:
-    is_section = event.kind == EventKind.SECTION_BEGIN and event.body.get("state") == "productive"
-    return is_section or event.kind == EventKind.STEP
-
-
-def sign_of_life_us(event: Event) -> int:
-    """Until when an imported record shows that its run was alive; a scheduler's row may say more than its own time."""
-    alive_us = event.body.get("alive_until_us")
-    return max(time_of(event), alive_us) if isinstance(alive_us, int) else time_of(event)
+def _silence_claims(timeline: Timeline) -> Iterable[Claim]:
+    """The time after the last sign of life that a rule gave to a run without an end: unknown, and by rule."""
+    if timeline.life.is_end_inferred:
+        yield Claim("unknown", timeline.life.alive_us, timeline.end_us, is_inferred=True)
 
 
 # --- steps --------------------------------------------------------------------------------------------
@@ -231,11 +161,11 @@ def _start_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim
     again_us = [time_of(e) for e in starts if e.kind == EventKind.RUN_START]
     for at, start in enumerate(starts):
         start_us = time_of(start)
-        next_us = time_of(starts[at + 1]) if at + 1 < len(starts) else timeline.end_us
+        next_us = time_of(starts[at + 1]) if at + 1 < len(starts) else timeline.life.alive_us
         if start.kind == EventKind.RUN_START:
             # Its own attempts are part of it; the next start of the run is not.
             later = bisect.bisect_right(again_us, start_us)
-            next_us = again_us[later] if later < len(again_us) else timeline.end_us
+            next_us = again_us[later] if later < len(again_us) else timeline.life.alive_us
         found = bisect.bisect_left(begins, start_us)
         first_us = begins[found] if found < len(begins) else None
         if first_us is not None and first_us <= next_us:
@@ -255,7 +185,7 @@ def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cla
     """A new start without any record of a detection: the time before it was down all the same."""
     detections = [_seen(e) for e in events if e.kind == EventKind.DETECT]
     before: Event | None = None
-    for event in (e for e in events if e.kind in _MARKS):
+    for event in (e for e in events if e.kind in MARKS):
         start_us, last_us = time_of(event), _last_end_before(timeline, time_of(event))
         if before is None or event.kind in {EventKind.RUN_END, EventKind.ATTEMPT_END}:
             before = event
@@ -312,7 +242,7 @@ def _pair_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]
                 yield Claim("planned", time_of(planned), time_of(event), is_inferred=True)
                 planned = None
     for begin in open_sections.values():
-        yield from _section_claim(begin, timeline.alive_us, is_inferred=True)
+        yield from _section_claim(begin, timeline.life.alive_us, is_inferred=True)
     if planned is not None:
         yield Claim("planned", time_of(planned), timeline.end_us, is_inferred=True)
 

@@ -75,7 +75,8 @@ class WallTimeRules:
     degraded_factor: float | None = None
     """Beyond this many times the median the excess is `degraded.excess`; None: not declared, nothing is taken off."""
     liveness_us: int = 600_000_000
-    """An imported run without an end on record is taken to have ended this long after its last sign of life."""
+    """An imported run without an end on record is taken to have ended this long after its last sign of life, or two
+    usual steps after it when they are longer."""
     skew_us_max: int = 5_000_000
     """Clocks of two starts of an imported run may be off by this much; an order that contradicts more is corrected."""
     excluded: tuple[tuple[int, int], ...] = ()
@@ -124,7 +125,9 @@ class WallTime:
     is_work_recorded: bool = True
     """False when no record could tell work from waiting: then nothing is known of productive time, not even zero."""
     is_end_inferred: bool = False
-    """The run has no end on record: its end is its last sign of life plus `WallTimeRules.liveness_us`."""
+    """The run has no end on record, and a rule closed it (`WallTimeRules.liveness_us`)."""
+    silence_us: int = 0
+    """How long after its last sign of life that rule let it last."""
 
     @property
     def window_us(self) -> int:
@@ -198,9 +201,10 @@ def _wall_time(
         clamped_count=timeline.clamped_count,
         inferred_steps=sum(e.is_inferred for e in inside),
         skew=timeline.skew,
-        has_end=timeline.has_end,
-        is_work_recorded=timeline.is_work_recorded,
-        is_end_inferred=timeline.is_end_inferred,
+        has_end=timeline.life.has_end,
+        is_work_recorded=timeline.life.is_work_recorded,
+        is_end_inferred=timeline.life.is_end_inferred,
+        silence_us=timeline.life.end_us - timeline.life.alive_us,
     )
 
 

@@ -90,6 +90,18 @@ def test_a_run_that_was_alive_a_moment_ago_is_measured_up_to_now():
     assert not wall.is_end_inferred
 
 
+def test_a_run_with_long_steps_may_be_silent_for_longer():
+    wall = wall_of(log().starts(1, 10, 0, each=1000))
+    assert seconds(wall) == {"productive": 9000, "unknown": 2000}  # two usual steps
+
+
+def test_a_start_that_never_made_a_step_warms_up_to_the_last_sign_of_life():
+    story = log().starts(1, 50, 0).new_attempt(900)
+    story.tell("section.begin", 950, body={"name": "x", "state": "parallel"})
+    found = seconds(wall_of(story))
+    assert (found["warmup"], found["unknown"]) == (50, 600)
+
+
 def test_the_silence_that_means_death_can_be_declared():
     assert seconds(wall_of(log().starts(1, 50, 0), liveness_us=60_000_000))["unknown"] == 60
     with pytest.raises(BadInput, match="zero or more"):
