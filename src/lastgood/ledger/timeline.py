@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lastgood.ledger.walltime import WallTimeRules
 
 SECTION_STATES = frozenset(
-    ("warmup", "restore", "checkpoint.blocking", "stall", "productive", "planned")
+    ("down.schedule", "warmup", "restore", "checkpoint.blocking", "stall", "productive", "planned")
 )
 """What a declared section may be; anything else claims nothing. `parallel` is written for work beside the steps."""
 

@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 from lastgood.ledger.importers.times import EARLIEST_US, LATEST_US, RowProblem
 
-_STATES = {"tpu_init": "warmup", "training_prep": "warmup", "data_loading": "warmup"}
+_STATES = {
+    "tpu_init": "warmup", "training_prep": "warmup", "data_loading": "warmup", "elastic_reinit": "warmup",
+    "elastic_wait": "down.schedule",
+}  # fmt: skip
 """What a job records begin and end of, and what that time is; a custom event is a stall, as its user declared it."""
 CHECKPOINTS = {
     "save": ("checkpoint_manager_blocking_start_time", "checkpoint_manager_blocking_duration_secs", "checkpoint.blocking"),

@@ -251,6 +251,21 @@ def test_a_checkpoint_manager_holds_up_the_job_for_as_long_as_it_says(tmp_path):
     }  # fmt: skip
 
 
+def test_waiting_for_a_slice_is_schedule_and_coming_back_is_warmup(tmp_path):
+    wait = [told(elastic_wait_start_time=43, elastic_wait_event_type="SLICE_DOWN")]
+    wait += [told(elastic_wait_end_time=103, elastic_wait_event_type="SLICE_DOWN")]
+    again = [told(elastic_reinit_start_time=103), told(elastic_reinit_end_time=113)]
+    slices = {"job_name": "j", "active_slices": 3, "elastic_slice_counts_timestamp": T0 + 43}
+    found = import_text(
+        tmp_path, lines([start(), *steps(0, 4, 0), slices, *wait, *again, *steps(5, 9, 113), end(163)])
+    )  # fmt: skip
+    wall = partition(found.events, run="j", as_of_us=NOW_US)
+    assert {str(s): t / US for s, t in wall.totals_us.items() if t} == {
+        "productive": 43 + 50, "down.schedule": 60, "warmup": 10,
+    }  # fmt: skip
+    assert found.quality.ignored == {"an entry without a time of the job": 1}
+
+
 def test_a_file_that_begins_inside_a_run_still_names_it(tmp_path):
     tail = import_text(tmp_path, lines([*steps(50, 99, 500), end(1000)]), ledger="one")
     assert [e.body.get("begins_inside") for e in tail.events if e.kind == "run.start"] == [True]
