@@ -140,6 +140,15 @@ def test_the_formats_are_listed(cli):
     assert "kernel" in [entry["name"] for entry in cli("import", "--formats", "--json").json]
 
 
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_a_file_name_that_is_no_text_is_printed_all_the_same(cli, tmp_path, ledger, how):
+    path = tmp_path / os.fsdecode(b"kern\xff.log")
+    path.write_text(row(1))
+    result = cli("import", path, "--ledger", ledger, *how)
+    assert result.exit_code == 0
+    assert "kern\ufffd.log" in result.stdout
+
+
 def test_hostile_text_does_not_reach_the_terminal_as_it_is(cli, tmp_path, ledger):
     path = tmp_path / "kern.log"
     path.write_text("\x1b[2J\x07[bold] NVRM: Xid (PCI:0000:41:00): 94\n")

@@ -114,11 +114,10 @@ class KernelImporter:
 
     def read(self, source: Source, context: Context) -> Iterator[Event]:
         """The events of the log, a line each."""
-        if context.file_host is None:
-            context.file_host = host_of_file(source.name)
-        if context.file_host is None and source.path is not None:
-            context.file_host = host_of_folder(source.path)
-        reader = DriverReader(context)
+        host = host_of_file(source.name)
+        if host is None and source.path is not None:
+            host = host_of_folder(source.path)
+        reader = DriverReader(context, file_host=host)
         lines = source.lines(containing=_MARKS)
         yield from settle(context.rows(lines, reader.parse), context)
         reader.finish()
@@ -130,8 +129,10 @@ IMPORTER = KernelImporter()
 class DriverReader:
     """Parses one file; remembers what spreads over several lines."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, file_host: str | None = None) -> None:
+        """`file_host` is what the file's name says, for lines that name no host when nobody else does."""
         self._context = context
+        self._file_host = context.options.host or file_host
         self._xid = context.mapping("xid")
         self._sxid = context.mapping("sxid")
         self._actions = context.mapping("recovery-action")
@@ -139,6 +140,7 @@ class DriverReader:
         self._off_us: dict[tuple[str | None, str], int] = {}
         self._fallen: dict[str | None, _Fallen] = {}
         self._without_host = 0
+        self._hosts_in_lines = self._hosts_of_file = 0
 
     def parse(self, row: Line) -> Iterable[Event]:
         """The event of a line, if it states one."""
@@ -195,6 +197,12 @@ class DriverReader:
 
     def finish(self) -> None:
         """What is said once about the whole file."""
+        if self._hosts_of_file and self._context.options.host is None:
+            self._context.note(
+                f"the host {self._file_host} is taken from the name of the file or of its folder"
+            )
+        # A central log of many hosts covers its time for none of them in particular.
+        self._context.file_host = None if self._hosts_in_lines else self._file_host
         if self._without_host:
             self._context.note(
                 f"lines that name no host, in a file whose name does not either: {self._without_host:,}; "
@@ -239,7 +247,11 @@ class DriverReader:
         count = int(repeated[1]) if repeated else 1
         if count > 1:
             self._context.known_loss(count - 1, "repeats that syslog folded into one line")
-        host = self._context.options.host or host or self._context.file_host
+        if host is None:
+            host = self._file_host
+            self._hosts_of_file += host is not None
+        else:
+            self._hosts_in_lines += 1
         return _Said(row, t_us, is_inferred, host, message, count)
 
     def _event(self, said: _Said, code: str, *, table: str, pci: str | None, body: dict[str, object], switch: str | None = None) -> Event:  # fmt: skip

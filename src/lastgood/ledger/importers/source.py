@@ -65,7 +65,7 @@ class Source:
         """Opens nothing yet; give a path, or a stream that is already open (standard input)."""
         self.name = name
         """Without its folder: some formats read a host or a rank out of it."""
-        self.label = label or name
+        self.label = (label or name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         """What a person is told: with its folder, when two files of one import have the same name."""
         self.path = path
         self.problems: list[str] = []

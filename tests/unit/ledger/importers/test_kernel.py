@@ -11,6 +11,7 @@ from lastgood.ledger.importers.kernel import IMPORTER
 from lastgood.ledger.importers.kernel_prefix import host_of_file
 from lastgood.ledger.importers.mapping import load_mapping, remap
 from lastgood.ledger.incident import fold_incidents
+from lastgood.ledger.store import read_store
 from tests.unit.ledger.importers.import_cases import import_one, import_text
 
 XID = "NVRM: Xid (PCI:0000:41:00): 94, pid=31337, name=python3, Contained: SM (0x1). RST: No, D-RST: No"
@@ -265,7 +266,9 @@ def test_a_stopped_channel_alone_stays_visible_as_a_failure_of_unknown_cause(tmp
         ("unknown", "fail_stop", "unknown", True)
     ] * 2
     assert (imported.quality.failures, imported.quality.unknown_causes) == (3, 2)
-    assert "without another Xid of their host within a minute: 2;" in " ".join(imported.quality.notes)
+    assert "without another Xid of their host within a minute: 2;" in " ".join(
+        imported.quality.notes
+    )
     assert [e.role for e in remap(alone, load_mapping("xid"))] == ["unknown", "unknown"]
 
 
@@ -361,18 +364,41 @@ def test_a_file_name_gives_its_host_away_only_if_it_has_one(name, host):
     assert host_of_file(name) == host
 
 
-def test_the_option_wins_over_the_line_and_the_line_over_the_file_name(tmp_path):
+def test_the_line_wins_over_the_option_and_the_option_over_the_file_name(tmp_path):
     text = stamped(XID, host="in-line-1")
     assert (
         domains(only(import_text(tmp_path, text, name="name-2.log", ledger="a")))["host"]
         == "in-line-1"
     )
     named = import_text(tmp_path, text, name="name-2.log", ledger="b", host="said-3")
-    assert domains(only(named))["host"] == "said-3"
+    assert domains(only(named))["host"] == "in-line-1"
     bare = import_text(
         tmp_path, f"[Mon Nov  2 03:14:07 2026] {XID}\n", name="name-2.log", ledger="c"
     )
     assert domains(only(bare))["host"] == "name-2"
+    assert bare.quality.notes == [
+        "the host name-2 is taken from the name of the file or of its folder"
+    ]
+    said = import_text(
+        tmp_path,
+        f"[Mon Nov  2 03:14:07 2026] {XID}\n",
+        name="name-2.log",
+        ledger="d",
+        host="said-3",
+    )
+    assert domains(only(said))["host"] == "said-3"
+    assert said.quality.notes == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "host"),
+    [("2026-11-02T03:14:07Z gpu-0007 kernel: ", None), ("[Mon Nov  2 03:14:07 2026] ", "node-2")],
+)
+def test_the_time_covered_is_that_of_a_host_only_if_the_whole_file_is(tmp_path, prefix, host):
+    import_text(tmp_path, prefix + XID + "\n", name="node-2.log")
+    with read_store(tmp_path / "ledger.db") as store:
+        (covered,) = store.events(kinds=["annotation"])
+    assert domains(covered).get("host") == host
 
 
 def test_without_any_host_the_table_asks_for_one(tmp_path):
