@@ -199,7 +199,12 @@ def build_report(
     sections: tuple[Section, ...] = () if fleet is None else (fleet,)
     if question.run is not None:
         if is_run_imported(events, question.run):
-            own = build_imported_run(events, run=question.run, as_of_us=question.as_of_us)
+            own = build_imported_run(
+                events,
+                run=question.run,
+                as_of_us=question.as_of_us,
+                devices=question.rates.devices if question.rates else None,
+            )
         else:
             own = builder(events, contract, as_of_us=question.as_of_us, run=question.run)
         sections = (own, *sections)

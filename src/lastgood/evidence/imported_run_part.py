@@ -15,7 +15,7 @@ from lastgood.base.units import US_PER_S, format_duration, format_number
 from lastgood.contract.taxonomy import EventKind
 from lastgood.evidence.report import Cell, Column, FigureRow, Headline, Note, Section, Table
 from lastgood.evidence.time_part import key_figures, strip_chart, time_section
-from lastgood.ledger.ettr import RunTimes, measure_run
+from lastgood.ledger.ettr import RunTimes, lost_at, measure_run
 from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.life import is_read_from_logs
 from lastgood.ledger.walltime import WallState, WallTime
@@ -23,6 +23,7 @@ from lastgood.ledger.walltime import WallState, WallTime
 STOP_COUNT_MAX: Final = 30
 """The longest ones are shown; a year of a large job has thousands."""
 ATTEMPT_COUNT_MAX: Final = 100
+LOST_LABEL: Final = "Lost device time"
 STOP_US_MIN: Final = US_PER_S
 """Shorter stretches are no stop that anybody would look into."""
 
@@ -32,15 +33,20 @@ def is_run_imported(events: Iterable[Event], run: str) -> bool:
     return is_read_from_logs(event for event in events if event.run == run)
 
 
-def build_imported_run(events: Sequence[Event], *, run: str, as_of_us: int) -> Section:
-    """The section of one imported run. Pure: the same events and instant give the same section."""
+def build_imported_run(
+    events: Sequence[Event], *, run: str, as_of_us: int, devices: int | None = None
+) -> Section:
+    """The section of one imported run. Pure: the same events and instant give the same section.
+
+    `devices` is how many accelerators the run had, as a person says; it is used where no record tells.
+    """
     own = [event for event in events if event.run == run]
     times = measure_run(own, run=run, as_of_us=as_of_us)
     wall = times.wall
     restarts = _restarts(own, wall)
     stops = _stops(wall)
     parts = [
-        _time(times, restarts),
+        _time(times, restarts, devices),
         Section(
             name="stops",
             title="When nothing that counts was done",
@@ -135,7 +141,7 @@ def _key_rows(times: RunTimes, restarts: int) -> tuple[FigureRow, ...]:
     )
 
 
-def _time(times: RunTimes, restarts: int) -> Section:
+def _time(times: RunTimes, restarts: int, devices: int | None) -> Section:
     """The partition's figures; the rate of interruptions is that of restarts, because logs hold no incidents."""
     import msgspec
 
@@ -148,8 +154,13 @@ def _time(times: RunTimes, restarts: int) -> Section:
         source="ledger, wall time without planned time over restarts on record", as_of_us=wall.as_of_us,
     )  # fmt: skip
     row = FigureRow(label="Mean time between restarts", figure=mean)
-    kept = tuple(r for r in section.figures if r.figure.value is not None) or section.figures[:1]
-    gone = [r.label.lower() for r in section.figures if r not in kept]
+    figures = section.figures
+    if devices is not None and not times.exposure.stretches:
+        # Once, where the other losses stand: what a person says is no measurement, and the figure shows it.
+        given = FigureRow(label=LOST_LABEL, figure=lost_at(wall, devices))
+        figures = tuple(given if r.label == LOST_LABEL else r for r in figures)
+    kept = tuple(r for r in figures if r.figure.value is not None) or figures[:1]
+    gone = [r.label.lower() for r in figures if r not in kept]
     notes = section.notes
     if gone:
         text = f"Not observed, because no record tells what it takes: {', '.join(gone)}."

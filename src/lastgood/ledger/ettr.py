@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from lastgood.base.errors import BadInput
-from lastgood.base.figures import Figure, FigureKind, Interval, measured
+from lastgood.base.figures import Figure, FigureKind, Interval, assumed, combine, measured
 from lastgood.base.units import format_duration
 from lastgood.ledger.event import Event
 from lastgood.ledger.exposure import Exposure, measure_exposure
@@ -189,6 +189,29 @@ def lost_device_time(wall: WallTime, exposure: Exposure) -> Figure:
         exposure=f"{format_duration(exposure.device_us)} of device time",
         source=_source(wall, "devices at risk over time neither productive, planned nor unknown"),
         as_of_us=wall.as_of_us,
+    )
+
+
+def lost_at(wall: WallTime, devices: int) -> Figure:
+    """Lost accelerator time of a run whose records do not say how many devices it had, for a number that a person gives.
+
+    Assumes: that many devices at risk all of the time, also while the run waited for a place.
+    """
+    lost_us = sum(s.duration_us for s in wall.spans if s.state not in _NOT_LOST)
+    lost = measured(
+        "lost time",
+        lost_us / 1_000_000 if wall.is_work_recorded else None,
+        "s",
+        source=_source(wall, "time neither productive, planned nor unknown"),
+        as_of_us=wall.as_of_us,
+    )
+    return combine(
+        [lost, assumed("devices", devices, "device", source="given by a person")],
+        lambda seconds, count: seconds * count,
+        name="lost accelerator time",
+        unit="device-s",
+        assumptions=(f"{devices:,} devices at risk all of the time",),
+        source="lost time times devices",
     )
 
 

@@ -69,6 +69,22 @@ def test_lost_accelerator_time_needs_the_devices():
     assert figures(section_of(story))["Lost device time"] == 8 * 2400
 
 
+def test_devices_that_a_person_names_give_a_loss_that_is_no_measurement():
+    section = build_imported_run(outage().events, run="r1", as_of_us=us(4000), devices=1024)
+    (row,) = [r for r in part(section, "time").figures if r.label == "Lost device time"]
+    assert row.figure.value == 1024 * 2400
+    assert row.figure.kind == "assumed"
+    assert row.figure.assumptions == ("1,024 devices at risk all of the time",)
+    recorded = outage()
+    recorded.attempt = 1
+    recorded.tell("exposure.join", 0, devices=8)
+    recorded.tell("exposure.leave", 3400, devices=8)
+    section = build_imported_run(recorded.events, run="r1", as_of_us=us(4000), devices=1024)
+    assert (
+        figures(section)["Lost device time"] == 8 * 2400
+    )  # a record stands before what a person says
+
+
 def test_each_stop_has_its_begin_its_length_and_its_states():
     table = part(section_of(outage()), "stops").tables[0]
     (row,) = table.rows
