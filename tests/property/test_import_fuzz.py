@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from lastgood.base.clock import ManualClock
 from lastgood.base.errors import BadInput
+from lastgood.base.rng import stream
 from lastgood.ledger.event import decode_event, encode_event
 from lastgood.ledger.importers import registry
 from lastgood.ledger.importers.clean import Cleaner
@@ -31,7 +32,7 @@ from lastgood.ledger.verify import verify_ledger
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples" / "import"
 IS_NIGHTLY = os.environ.get("LASTGOOD_HYPOTHESIS_PROFILE") == "nightly"
-EXAMPLE_COUNT = int(os.environ.get("LASTGOOD_FUZZ_EXAMPLES") or (10_000 if IS_NIGHTLY else 40))
+EXAMPLE_COUNT = int(os.environ.get("LASTGOOD_FUZZ_EXAMPLES") or (10_000 if IS_NIGHTLY else 50))
 NOW_US = 1_795_000_000_000_000
 MASKER = Masker(b"k" * 32)
 
@@ -220,7 +221,7 @@ def test_any_mutated_file_ends_in_a_table(name):
 @pytest.mark.parametrize("name", list(registry.FORMATS))
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\n" * 50, b"\x00" * 5_000, b"\xff" * 500, b"[" * 20_000, b'{"a":' * 5_000, b'"' * 999, os.urandom(20_000)],
+    [b"", b"\n" * 50, b"\x00" * 5_000, b"\xff" * 500, b"[" * 20_000, b'{"a":' * 5_000, b'"' * 999, stream(1, "noise").randbytes(20_000)],
     ids=["nothing", "empty lines", "zeros", "no text", "brackets", "objects", "quotes", "noise"],
 )  # fmt: skip
 def test_a_file_that_is_nothing_at_all_ends_in_a_table(name, data):
