@@ -26,6 +26,7 @@ DEPTH_MAX = 32
 ITEM_COUNT_MAX = 10_000
 _CACHED_CHARS_MAX = 512
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_TABLE_KEYS = frozenset(("mapping", "word_list"))
 _MAPPING_ID = re.compile(r"[a-z0-9\-]+/[\w.\-]+@sha256:[0-9a-f]{64}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -105,7 +106,7 @@ class Cleaner:
         raise RowProblem("a value that has no place in a record", type(value).__name__)
 
     def _under(self, key: str, text: str) -> str:
-        if key == "mapping" and _MAPPING_ID.fullmatch(text):
+        if key in _TABLE_KEYS and _MAPPING_ID.fullmatch(text):
             return text  # ours, and `1@sha256` looks like an address
         if len(text) <= _CACHED_CHARS_MAX:
             return self._masked_under(key, text)

@@ -130,7 +130,10 @@ class _Scrapes:
             )
 
     def _count(self, line: Line, sample: Sample) -> Iterator[Event]:
-        code = _code(_number(sample.labels.get("xid", "")))
+        xid = sample.labels.get("xid") or sample.labels.get("err_code")
+        if xid is None:
+            raise RowProblem("a count of Xids without its Xid")
+        code = _code(_number(xid))
         t_us, inferred = self._time(sample)
         self._context.coverage(t_us)
         series = _series(sample, self._context)

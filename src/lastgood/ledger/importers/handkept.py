@@ -196,7 +196,8 @@ class _Parser:
             "id": entry.get("id"),
         }
         if code is not None:
-            body |= {"mapping": self._mapping.id, "code": code}
+            # Not as `mapping` and `code`: the class is not of that table, and re-mapping would drop it.
+            body |= {"word_list": self._mapping.id, "word": code}
         return {key: value for key, value in body.items() if value}
 
 

@@ -119,6 +119,7 @@ def test_without_any_time_the_files_own_time_is_taken_and_marked(tmp_path):
         ('DCGM_FI_DEV_XID_ERRORS{gpu="0"} NaN', "a value that is no Xid"),
         ('DCGM_FI_DEV_XID_ERRORS{gpu="0"} 9223372036854775794', "a value that is no Xid"),
         ('DCGM_FI_DEV_XID_ERRORS{gpu="0"} 0.5', "a value that is no Xid"),
+        ('DCGM_EXP_XID_ERRORS_COUNT{gpu="0"} 2', "a count of Xids without its Xid"),
         ("DCGM_FI_DEV_XID_ERRORS 94", "a sample without a device"),
     ],
 )

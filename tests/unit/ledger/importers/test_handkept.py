@@ -5,6 +5,7 @@ import json
 import pytest
 
 from lastgood.ledger.importers import handkept_entries
+from lastgood.ledger.importers.mapping import load_mapping, remap
 from lastgood.ledger.importers.times import Times
 from tests.unit.ledger.importers.import_cases import SAMPLES, import_one, import_text
 
@@ -141,6 +142,17 @@ def test_a_stop_and_a_cause_that_are_added_later_find_their_incident(tmp_path):
     (incident,) = import_text(tmp_path, CLOSED, name="log.md", zone="UTC").incidents
 
     assert (incident.closed_us, incident.cause) == (us("2026-11-02T05:00Z"), "host.memory")
+
+
+def test_the_word_that_was_read_and_its_list_are_kept_and_a_mapping_leaves_the_class_alone(
+    tmp_path,
+):
+    text = OPEN.replace("| run died | |", "| planned work | DIMM |")
+    (event,) = import_text(tmp_path, text, name="log.md", zone="UTC").events
+    (again,) = remap([event], load_mapping("cause-words"))
+
+    assert (event.body["word"], event.body["word_list"]) == ("dimm", load_mapping("cause-words").id)
+    assert (again.class_, again.cause) == ("planned", "host.memory")
 
 
 def test_importing_a_log_twice_changes_nothing(tmp_path):
