@@ -131,6 +131,9 @@ class _Scrapes:
 
     def _count(self, line: Line, sample: Sample) -> Iterator[Event]:
         xid = sample.labels.get("xid") or sample.labels.get("err_code")
+        if xid is None and sample.value == 0:  # so the exporter says that a device has none
+            self._context.ignore(line, "devices without an Xid")
+            return
         if xid is None:
             raise RowProblem("a count of Xids without its Xid")
         code = _code(_number(xid))

@@ -74,6 +74,22 @@ def test_the_value_of_a_sliding_count_is_not_a_count(tmp_path):
     assert event.t_occurred_us == 1_793_589_480_000_000
 
 
+def test_a_device_without_an_xid_is_a_count_of_zero_and_no_finding(tmp_path):
+    read = import_text(tmp_path, 'DCGM_EXP_XID_ERRORS_COUNT{gpu="0",UUID="G"} 0\n', format="dcgm")
+
+    assert (dict(read.quality.ignored), read.quality.rejected_count) == (
+        {"devices without an Xid": 1},
+        0,
+    )
+
+
+def test_instances_of_one_device_show_its_code_once(tmp_path):
+    line = 'DCGM_FI_DEV_XID_ERRORS{{gpu="0",UUID="G",GPU_I_ID="{}",Hostname="h"}} 79\n'
+    read = import_text(tmp_path, line.format(3) + line.format(4), format="dcgm")
+
+    assert len(read.events) == 1
+
+
 def test_a_window_seen_by_two_files_is_one_event_and_a_rise_is_another(tmp_path):
     def counted(value: int, stamp: int) -> str:
         return f'DCGM_EXP_XID_ERRORS_COUNT{{gpu="0",UUID="G",Hostname="h",window_size_in_ms="300000",xid="31"}} {value} {stamp}\n'
