@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lastgood import __version__
 from lastgood.base.errors import EXIT_HELD, EXIT_REFUSED, BadInput
-from lastgood.cli.plan_inputs import Gathered, command_line, gather, plan_input_options
+from lastgood.cli.plan_inputs import (
+    LEDGER_OPTIONS,
+    command_line,
+    counting_arguments,
+    gather,
+    ledger_question,
+    plan_input_options,
+)
+from lastgood.cli.plan_view import as_report, progress_bar, show, write_pictures
 
 if TYPE_CHECKING:
     from lastgood.budget.plan import Plan
     from lastgood.budget.plan_finite import FinitePlan
-    from lastgood.evidence.report import Report, Section
+    from lastgood.evidence.report import Section
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 RULES = ("exact", "daly", "daly-first-order", "young", "young-period")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _counting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say what is counted in a ledger."""
+    for option in reversed(LEDGER_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command(context_settings=CONTEXT)
@@ -100,9 +111,9 @@ def plan(
         *(["--jobs", str(jobs)] if finite and jobs != 1_000 else []),
         *(["--half-width", half_width] if finite and half_width else []),
     ]
-    report = _report(section, inputs, command_line("plan", *inputs.arguments, *extra))
-    _write(report, html=html, charts=charts)
-    _show(report, as_json=as_json, schema="lastgood.plan/1")
+    report = as_report(section, inputs, command_line("plan", *inputs.arguments, *extra))
+    write_pictures(report, html=html, charts=charts)
+    show(report, as_json=as_json, schema="lastgood.plan/1")
     is_wide = finite is not None and finite.runs.is_narrow is False
     if is_wide:
         click.echo(
@@ -138,10 +149,10 @@ def what_if(
     inputs = gather(scenario, ledger, flags=flags, settings=settings, seed=seed)
     answer = compare(inputs.scenario, [parse_change(text) for text in changes], seed=seed)
     asked = [part for text in changes for part in ("--change", text)]
-    report = _report(
+    report = as_report(
         what_if_section(answer), inputs, command_line("what-if", *inputs.arguments, *asked)
     )
-    _show(report, as_json=as_json, schema="lastgood.what_if/1")
+    show(report, as_json=as_json, schema="lastgood.what_if/1")
     return EXIT_HELD
 
 
@@ -176,10 +187,11 @@ def what_if(
     type=click.Choice(("extrapolation",)),
     help="Take what is refused otherwise.",
 )
+@_counting
 @_JSON
 def project(
     scenario: Path | None, *, devices: int, ledger: Path | None, preset: str | None, events: int | None,
-    window: str | None, source_devices: int | None, accepted: tuple[str, ...], as_json: bool,
+    window: str | None, source_devices: int | None, accepted: tuple[str, ...], as_json: bool, **counting: str | None,
 ) -> int:  # fmt: skip
     """Carry a rate to another number of devices, with the condition under which it would hold.
 
@@ -193,7 +205,11 @@ def project(
     from lastgood.cli.plan_sources import source_for
     from lastgood.evidence.plan_projection import projection_section
 
+    counted = counting_arguments(counting)
+    if counted and ledger is None:
+        raise BadInput("there is nothing to count", where=counted[0], needs="--ledger LEDGER")
     found = source_for(
+        question=ledger_question(counting, devices=source_devices),
         scenario=scenario,
         ledger=ledger,
         preset=preset,
@@ -209,9 +225,9 @@ def project(
         no_back_test=found.no_back_test,
     )
     asked = [part for name in accepted for part in ("--accept", name)]
-    command = command_line("project", *found.arguments, "--devices", str(devices), *asked)
-    report = _report(projection_section(projection), found.inputs, command)
-    _show(report, as_json=as_json, schema="lastgood.projection/1")
+    command = command_line("project", *found.arguments, *counted, "--devices", str(devices), *asked)
+    report = as_report(projection_section(projection), found.inputs, command)
+    show(report, as_json=as_json, schema="lastgood.projection/1")
     return EXIT_HELD
 
 
@@ -235,7 +251,7 @@ def _simulate(
                 found=half_width,
                 needs="a share such as 1%",
             )
-    with _bar("simulating jobs") as on_progress:
+    with progress_bar("simulating jobs") as on_progress:
         return plan_finite(
             made,
             seed=seed,
@@ -250,89 +266,3 @@ def _section(made: Plan, finite: FinitePlan | None) -> Section:
     from lastgood.evidence.plan_part import plan_section
 
     return plan_section(made, finite)
-
-
-def _report(section: Section, inputs: Gathered | None, command: str) -> Report:
-    """The section with what a stranger needs to get it again."""
-    from lastgood.evidence.report import Report, Reproduction
-
-    ledger = inputs.ledger if inputs else None
-    records = ledger.records if ledger else None
-    return Report(
-        title=f"Lastgood {section.title.lower()}",
-        subject=inputs.scenario.name if inputs else "",
-        as_of_us=records.end_us if records else 0,
-        sections=(section,),
-        reproduction=Reproduction(
-            ledger=inputs.scenario.name if inputs and ledger else "",
-            root=ledger.root if ledger else "",
-            size=ledger.size if ledger else 0,
-            origin="",
-            version=__version__,
-            command=command,
-        ),
-    )
-
-
-def _show(report: Report, *, as_json: bool, schema: str) -> None:
-    """The section on stdout, as text or JSON, and the command that gives it again."""
-    (section,) = report.sections
-    made = report.reproduction
-    if as_json:
-        import msgspec
-
-        from lastgood.evidence.report import figures_in
-
-        document = {
-            "schema": schema,
-            "command": made.command,
-            "version": made.version,
-            "ledger_root": made.root,
-            "figures": {path: msgspec.to_builtins(figure) for path, figure in figures_in(report)},
-            "section": msgspec.to_builtins(section),
-        }
-        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
-        return
-    from rich.console import Console
-
-    from lastgood.evidence.terminal import print_section
-
-    print_section(section, Console(highlight=False, markup=False, emoji=False))
-    click.echo(f"\nagain: {made.command}")
-    if made.root:
-        click.echo(f"ledger root: {made.root}")
-
-
-def _write(report: Report, *, html: Path | None, charts: Path | None) -> None:
-    if html is not None:
-        from lastgood.evidence.html import render_html
-
-        try:
-            html.write_text(render_html(report), encoding="utf-8")
-        except OSError as error:
-            raise BadInput(
-                "the page cannot be written", where=str(html), found=error.strerror or str(error)
-            ) from error
-        click.echo(f"page: {html}", err=True)
-    if charts is not None:
-        from lastgood.evidence.chart_files import write_charts
-
-        for path in write_charts(report, charts):
-            click.echo(f"chart: {path}", err=True)
-
-
-@contextmanager
-def _bar(title: str) -> Generator[Callable[[int, int], None] | None]:
-    """A progress bar on stderr, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, of: progress.update(task, completed=done, total=of)

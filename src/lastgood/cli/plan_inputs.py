@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +17,7 @@ from lastgood.base.errors import BadInput
 if TYPE_CHECKING:
     from lastgood.budget.scenario import Scenario
     from lastgood.evidence.plan_records import LedgerInputs
+    from lastgood.evidence.rates_records import RatesQuestion
 
 FLAGS: Final = {
     "mtti": "Mean time between job-stopping interruptions, such as 3.09h.",
@@ -27,11 +30,20 @@ FLAGS: Final = {
 """Inputs with a flag of their own; `--set` takes any."""
 
 
+LEDGER_OPTIONS: Final = (
+    click.option("--group", metavar="RULE", help="Grouping rule of the ledger's incidents, such as gap:10min@host."),
+    click.option("--since", metavar="TIME", help="Count the ledger's failures from this time on."),
+    click.option("--until", metavar="TIME", help="Count them up to this time."),
+)  # fmt: skip
+"""What is counted in a ledger; the same words as in `lastgood rates`."""
+
+
 def plan_input_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that name the inputs of a plan."""
     options = [
         click.argument("scenario", required=False, type=click.Path(path_type=Path), metavar="[SCENARIO]"),
         click.option("--ledger", type=click.Path(path_type=Path), metavar="LEDGER", help="Take rates and costs from this ledger."),
+        *LEDGER_OPTIONS,
         *(
             click.option(f"--{name.replace('_', '-')}", name, metavar="VALUE", help=text)
             for name, text in FLAGS.items()
@@ -54,6 +66,24 @@ class Gathered:
     """The arguments that name the inputs, for the command that replays them."""
 
 
+def ledger_question(flags: dict[str, str | None], *, devices: int | None = None) -> RatesQuestion:
+    """What to count, taken out of the flags.
+
+    Raises:
+        BadInput: a rule or a time that is none.
+    """
+    from lastgood.cli.rate_options import rates_question
+
+    named = {name: flags.pop(name, None) for name in ("group", "since", "until")}
+    return rates_question(devices=devices, nodes=None, interval_method="auto", **named)
+
+
+def counting_arguments(flags: dict[str, str | None]) -> list[str]:
+    """The options of `ledger_question` that were given, as arguments."""
+    named = ((name, flags.get(name)) for name in ("group", "since", "until"))
+    return [part for name, text in named if text is not None for part in (f"--{name}", text)]
+
+
 def gather(
     scenario: Path | None,
     ledger: Path | None,
@@ -72,13 +102,18 @@ def gather(
 
     made = Scenario()
     records = None
+    counting = counting_arguments(flags)
+    question = ledger_question(flags)
     arguments: list[str] = []
     if ledger is not None:
         from lastgood.evidence.plan_records import ledger_inputs
 
-        records = ledger_inputs(ledger)
+        with spinner("reading the ledger"):
+            records = ledger_inputs(ledger, question)
         made = records.scenario
-        arguments += ["--ledger", str(ledger)]
+        arguments += ["--ledger", str(ledger), *counting]
+    elif counting:
+        raise BadInput("there is nothing to count", where=counting[0], needs="--ledger LEDGER")
     if scenario is not None:
         from lastgood.budget.scenario_file import load_scenario
 
@@ -105,6 +140,18 @@ def gather(
     if seed:
         arguments += ["--seed", str(seed)]
     return Gathered(scenario=made, ledger=records, arguments=tuple(arguments))
+
+
+@contextmanager
+def spinner(title: str) -> Generator[None]:
+    """Say on a terminal that something takes its time."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(title):
+        yield
 
 
 def command_line(*parts: str) -> str:

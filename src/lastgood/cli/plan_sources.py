@@ -12,6 +12,7 @@ from lastgood.base.units import parse_duration_us
 if TYPE_CHECKING:
     from lastgood.budget.projection import BackTest, RateSource
     from lastgood.cli.plan_inputs import Gathered
+    from lastgood.evidence.rates_records import RatesQuestion
 
 ONE_SIZE = "the source holds one size only"
 
@@ -29,6 +30,7 @@ class FoundSource:
 
 def source_for(
     *,
+    question: RatesQuestion,
     scenario: Path | None,
     ledger: Path | None,
     preset: str | None,
@@ -59,7 +61,7 @@ def source_for(
             needs="one of --ledger, --preset, a SCENARIO file, or --events with --window and --source-devices",
         )
     if ledger is not None:
-        return _of_ledger(ledger, source_devices)
+        return _of_ledger(ledger, source_devices, question)
     if preset is not None:
         return _of_preset(preset)
     if scenario is not None:
@@ -97,12 +99,12 @@ def _of_preset(preset: str) -> FoundSource:
     return FoundSource(source=source, back_tests=tests, arguments=("--preset", preset))
 
 
-def _of_ledger(ledger: Path, source_devices: int | None) -> FoundSource:
-    from lastgood.cli.plan_inputs import Gathered
+def _of_ledger(ledger: Path, source_devices: int | None, question: RatesQuestion) -> FoundSource:
+    from lastgood.cli.plan_inputs import Gathered, spinner
     from lastgood.evidence.plan_records import back_tests, ledger_inputs, rate_source
-    from lastgood.evidence.rates_records import RatesQuestion
 
-    found = ledger_inputs(ledger, RatesQuestion(devices=source_devices))
+    with spinner("reading the ledger"):
+        found = ledger_inputs(ledger, question)
     source = rate_source(found.records, injected_count=found.injected_count)
     assert found.records is not None
     tests, reason = back_tests(found.records)

@@ -81,7 +81,7 @@ def _upright(chart: Chart) -> list[Any]:
     rule = marks.mark_rule(color="currentColor", strokeWidth=1, opacity=0.7)
     names = [
         marks.transform_filter(alt.datum.row == row)
-        .mark_text(color="currentColor", fontSize=11, baseline="bottom", dy=-3 - 12 * row)
+        .mark_text(color="currentColor", fontSize=11, baseline="bottom", dy=-3 - 15 * row)
         .encode(y=alt.value(0), text="label:N")
         for row in sorted({value["row"] for value in values})
     ]

@@ -127,6 +127,28 @@ def test_flags_win_over_the_file_and_the_file_over_the_ledger(cli, tmp_path):
     assert len(told["ledger_root"]) == 64
 
 
+def test_what_is_counted_in_a_ledger_can_be_chosen_and_stands_in_the_command(cli, tmp_path):
+    """The 8 hosts of a burst count once under a site-wide merge; the second half of the window is another count."""
+    ledger = made.troubled().write(tmp_path / "fleet.db")
+    base = ("plan", "--ledger", ledger, "--checkpoint-cost", "1min", "--json")
+    for options, count in (
+        ((), 153),
+        (("--group", "links+merge:1s@site"), 146),
+        (("--until", "2023-12-24"), None),
+    ):
+        told = cli(*base, *options).json
+        figures = {figure["name"]: figure for figure in told["figures"].values()}
+        found = figures["mean time between failures"]["n"]
+        assert found == count if count else found < 100
+        assert " ".join(options) in told["command"]
+    for command in (
+        ("plan", "--mtti", "3h", "--checkpoint-cost", "1min"),
+        ("project", "--preset", "rsc-1", "--devices", "9"),
+    ):
+        refused = cli(*command, "--since", "2024-01-01")
+        assert (refused.exit_code, "nothing to count" in refused.stderr) == (2, True)
+
+
 def test_costs_of_the_ledger_stay_where_the_file_says_nothing(cli, tmp_path):
     ledger = drilled(body={"mode": "demo"}).write(tmp_path / "drill.db")
     (tmp_path / "s.yaml").write_text(
