@@ -1,10 +1,10 @@
 """Which nodes to pull: nodes whose rate is high and *stays* high.
 
-In every fleet some nodes have more faults than others, and most of the list is chance or one bad week. Four steps,
-and a node is named only if all of them agree: the fleet is unequal at all (a gamma-Poisson fit against one rate for
-all), the order of the first half repeats in the second half, the node's own rate is above three times the fleet's with
-probability 0.9 after shrinkage, and its count survives false-discovery control. Where the halves do not repeat, the
-counts are bursts around failed repairs, and pulling the top of the list would pull the wrong nodes.
+In every fleet some nodes have more faults than others, and most of the list is chance or one bad week. A node is named
+only if all of this holds: the order of the first half of the window repeats in the second, for the fleet and for the
+node itself; the node's rate is above three times the fleet's with probability 0.9, given its count and all others; and
+its count survives false-discovery control. Where the halves do not repeat, the counts are bursts around failed repairs,
+and pulling the top of the list would pull the wrong nodes.
 
 Source: empirical Bayes, Robbins (1956), gamma-Poisson as in Gelman and others (2013) section 2.7; Benjamini and
 Hochberg (1995).
@@ -19,16 +19,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from lastgood.budget.dispersion import index_of
 from lastgood.budget.finding import ALPHA, EVENTS_MIN, Finding, chi_square_tail, format_p, too_few
 from lastgood.budget.multiplicity import benjamini_hochberg
+from lastgood.budget.shrinkage import GammaPoisson, fit_gamma_poisson, probability_above
 
 if TYPE_CHECKING:
     import numpy as np
 
 TIMES_FLEET = 3.0
 """A lemon fails at least this many times as often as its fleet."""
+TIMES_FLEET_HALF = 2.0
+"""And in each half at least this many: half a window holds few faults, so the limit is lower."""
 POSTERIOR_MIN = 0.9
+PULL_ALPHA = 0.01
+"""The halves must agree at this level before a node is named: pulling a node costs more than reading a sentence."""
 NODES_MIN = 10
 STAYED_MIN = 0.9
-SHAPE_MIN, SHAPE_MAX = 1e-3, 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,22 +86,6 @@ class Lemons:
         return tuple(node for node in self.top if node.is_flagged)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GammaPoisson:
-    """Rates of nodes as a gamma law: mean rate and shape."""
-
-    mean_rate: float
-    shape: float
-    likelihood_ratio: float
-
-
-class _Profile(NamedTuple):
-    """The best rate for one shape."""
-
-    rate: float
-    log_likelihood: float
-
-
 class _Table(NamedTuple):
     """The rows that are shown, and the p values of all nodes."""
 
@@ -140,7 +128,9 @@ def lemons(
     # A node that came late or left early cannot repeat anything.
     stayed = at_risk >= STAYED_MIN * at_risk.max(initial=0.0)
     lasts = persistence(halves[0][stayed], halves[1][stayed])
-    table, p, adjusted = _table(counts, at_risk, halves, fit, lasts.is_rejected, top)
+    table, p, adjusted = _table(
+        counts, at_risk, halves, fit, lasts.p is not None and lasts.p < PULL_ALPHA, top
+    )
     return Lemons(
         nodes=nodes,
         events=len(times),
@@ -154,60 +144,6 @@ def lemons(
         controlled=int((adjusted < ALPHA).sum()),
         sentence=_sentence(table, unequal, lasts),
     )
-
-
-def fit_gamma_poisson(counts: np.ndarray, exposure: np.ndarray) -> GammaPoisson:
-    """Mean rate and shape by maximum likelihood, with the likelihood ratio against one common rate.
-
-    Assumes: rates of nodes drawn from one gamma law, counts Poisson given the rate.
-    Source: negative binomial likelihood, Gelman and others (2013) section 2.7; golden section over the log of the
-    shape, Newton's method for the rate inside.
-    """
-    import numpy as np
-
-    used = exposure > 0
-    # Nodes with the same count and exposure have the same likelihood: one row each.
-    rows, weights = np.unique(np.stack((counts[used], exposure[used])), axis=1, return_counts=True)
-    c, e, w = rows[0], rows[1], weights.astype(np.float64)
-    pooled = float((w * c).sum() / (w * e).sum())
-    lo, hi = math.log(SHAPE_MIN), math.log(SHAPE_MAX)
-    golden = (math.sqrt(5) - 1) / 2
-    a, b = hi - golden * (hi - lo), lo + golden * (hi - lo)
-    value = lambda x: _profile(math.exp(x), pooled, c, e, w).log_likelihood  # noqa: E731
-    fa, fb = value(a), value(b)
-    for _ in range(60):
-        if fa > fb:
-            hi, b, fb = b, a, fa
-            a = hi - golden * (hi - lo)
-            fa = value(a)
-        else:
-            lo, a, fa = a, b, fb
-            b = lo + golden * (hi - lo)
-            fb = value(b)
-    shape = math.exp((lo + hi) / 2)
-    rate, best = _profile(shape, pooled, c, e, w)
-    plain = float((w * (c * np.log(pooled * e) - pooled * e)).sum())
-    return GammaPoisson(mean_rate=rate, shape=shape, likelihood_ratio=max(0.0, 2 * (best - plain)))
-
-
-def _profile(shape: float, start: float, c: np.ndarray, e: np.ndarray, w: np.ndarray) -> _Profile:
-    """The best rate for this shape, and the log likelihood there (without what depends on the counts alone)."""
-    import numpy as np
-    from scipy.special import gammaln
-
-    rate = start
-    for _ in range(50):
-        mean = rate * e
-        score = float((w * (c - mean) / (1 + mean / shape)).sum()) / rate
-        information = float((w * e / (rate * (1 + mean / shape))).sum())
-        step = score / information
-        rate = max(rate + step, rate / 4)
-        if abs(step) <= 1e-12 * rate:
-            break
-    mean = rate * e
-    terms = gammaln(shape + c) - gammaln(shape) - c * math.log(shape)
-    terms += c * np.log(mean) - (shape + c) * np.log1p(mean / shape)
-    return _Profile(rate, float((w * terms).sum()))
 
 
 def persistence(first: np.ndarray, second: np.ndarray) -> Finding:
@@ -287,11 +223,11 @@ def _table(
     exposure: np.ndarray,
     halves: tuple[np.ndarray, np.ndarray],
     fit: GammaPoisson | None,
-    lasts: bool | None,
+    lasts: bool,
     top: int,
 ) -> _Table:
     import numpy as np
-    from scipy.special import gammainc, gammaincc
+    from scipy.special import gammainc
 
     if fit is None:
         return _Table((), np.ones(len(counts)), np.ones(len(counts)))
@@ -301,8 +237,10 @@ def _table(
     adjusted = benjamini_hochberg(p)
     prior = fit.shape / fit.mean_rate
     shrunken = (fit.shape + counts) / (prior + exposure)
-    p_lemon = gammaincc(fit.shape + counts, TIMES_FLEET * fit.mean_rate * (prior + exposure))
-    flagged = bool(lasts) & (p_lemon > POSTERIOR_MIN) & (adjusted < ALPHA)
+    p_lemon = probability_above(TIMES_FLEET * fit.mean_rate, counts, exposure)
+    # Its own halves must agree, too: a node whose faults all came in one half had a bad time, and is no lemon.
+    repeats = np.minimum(halves[0], halves[1]) > TIMES_FLEET_HALF * fit.mean_rate * exposure / 2
+    flagged = lasts & repeats & (p_lemon > POSTERIOR_MIN) & (adjusted < ALPHA)
     # Every flagged node is in the table, however long it gets.
     order = np.lexsort((-counts, -shrunken, ~flagged))[: max(top, int(flagged.sum()))]
     rows = tuple(

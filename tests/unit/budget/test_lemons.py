@@ -7,7 +7,8 @@ import pytest
 from scipy.special import gammaln
 
 from lastgood.base.rng import numpy_stream
-from lastgood.budget.lemons import fit_gamma_poisson, lemons, persistence
+from lastgood.budget.lemons import lemons, persistence
+from lastgood.budget.shrinkage import fit_gamma_poisson, probability_above
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -65,6 +66,37 @@ def test_nodes_with_one_bad_day_are_not_named_though_their_counts_are_as_high():
     assert not found.persistence.is_rejected
     assert found.flagged == ()
     assert "does not repeat in the second" in found.sentence
+
+
+def test_three_lemons_among_two_hundred_good_nodes_are_found_though_the_fleet_looks_nearly_equal():
+    """Twelve faults each where the others have 1.5: a gamma law for all would give them odds of only 3 to 1."""
+    good = random("good").integers(3, 200, 300)
+    node = np.concatenate((np.repeat([0, 1, 2], 12), good))
+    times = np.concatenate(
+        (np.tile(np.linspace(20, 980, 12), 3), random("when").uniform(0, WINDOW_H, 300))
+    )
+    found = lemons(times, node, nodes=200, window_h=WINDOW_H)
+    assert sorted(n.node for n in found.flagged) == [0, 1, 2]
+
+
+def test_a_node_whose_faults_all_came_in_one_half_is_not_named_in_a_fleet_with_lemons():
+    times, node = lasting_lemons()
+    times = np.concatenate((times, np.linspace(10, 490, 20)))
+    node = np.concatenate((node, np.full(20, 77)))
+    found = lemons(times, node, nodes=100, window_h=WINDOW_H)
+    assert {n.node: n.p_lemon > 0.9 for n in found.top}[77]
+    assert sorted(n.node for n in found.flagged) == [3, 5, 8]
+
+
+def test_the_probability_above_a_limit_is_right_as_often_as_it_says():
+    """20,000 nodes with lognormal rates, which no gamma law describes."""
+    rates = random("law").lognormal(0, 1, 20_000)
+    counts = random("seen").poisson(rates)
+    p = probability_above(4.0, counts, np.ones(20_000))
+    for lo, hi in ((0.0, 0.1), (0.2, 0.5), (0.5, 0.8), (0.8, 1.0)):
+        called = (p >= lo) & (p < hi)
+        assert called.sum() > 100
+        assert (rates[called] > 4).mean() == pytest.approx(p[called].mean(), abs=0.1)
 
 
 def test_shrinking_pulls_extreme_rates_towards_the_fleet():
