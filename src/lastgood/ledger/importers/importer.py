@@ -157,17 +157,18 @@ class Context:
             quality.read += 1
             self._row, self._row_events = row, 0
             self._is_ignored = self._is_held = False
+            counted = (quality.inferred_times, quality.failures, quality.unknown_causes)
             try:
                 value = getattr(row, "value", None)
                 if isinstance(value, Broken):
                     raise RowProblem(value.reason)
                 events = list(parse(row) or ())
             except RowProblem as problem:
-                self.reject(row, problem)
+                self._reject_row(row, problem, counted)
             except BadInput:
                 raise  # the person's own options, not the row
             except Exception as error:  # noqa: BLE001 - a hostile row must cost itself only, and be seen
-                self.reject(row, not_understood(error))
+                self._reject_row(row, not_understood(error), counted)
             else:
                 if events or self._is_held:
                     quality.accepted += 1
@@ -186,6 +187,12 @@ class Context:
         """Counts a row as accepted whose event comes later, made of it and of rows behind it."""
         self._begin_row(row)
         self._is_held = True
+
+    def _reject_row(self, row: Row, problem: RowProblem, counted: tuple[int, int, int]) -> None:
+        """Rejects a row whole: what its first events added to the counts is taken back."""
+        quality = self.quality
+        quality.inferred_times, quality.failures, quality.unknown_causes = counted
+        self.reject(row, problem)
 
     def reject(self, row: Row, problem: RowProblem) -> None:
         """Counts a row that could not be taken; a strict import stops here."""

@@ -260,11 +260,13 @@ def test_a_row_that_fails_half_way_leaves_none_of_its_events():
     context = context_of()
 
     def parse(row):
-        yield observe(context, row)
+        yield observe(context, row, class_="fail_stop", inferred=True)
         raise RowProblem("half way")
 
     assert list(context.rows([line("x")], parse)) == []
-    assert context.quality.rejected_count == 1
+    quality = context.quality
+    assert quality.rejected_count == 1
+    assert (quality.failures, quality.unknown_causes, quality.inferred_times) == (0, 0, 0)
 
 
 def test_recursion_and_overflow_cost_their_row_only():
