@@ -7,6 +7,7 @@ that moment gets, so that importing both counts once.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from lastgood.ledger.importers.slurm_text import gpus_of_gres, gpus_of_tres
 from lastgood.ledger.importers.source import Line
 
 RECORD_LINES_MAX = 200
+RECORD_CHARS_MAX = 65_536
+KEYS_MAX = 500
 NO_TIME = frozenset(("", "unknown", "none", "n/a", "0", "(null)"))
 _KEY = re.compile(r"(?:^|(?<=\s))([A-Za-z][A-Za-z0-9_/:]{0,40})=")
 _STAMP = re.compile(r"([^\[\]]{0,200})@([^\[\]@]{1,40})\]")
@@ -97,12 +100,14 @@ def _record(held: list[Line]) -> Item:
 
 def from_text(text: str, context: Context) -> Present:
     """A node from text: pairs `Key=value` of a record; a value goes up to the next key, because reasons hold blanks."""
-    keys = list(_KEY.finditer(text))
+    if len(text) > RECORD_CHARS_MAX:
+        raise RowProblem("a record that is too long", f"{len(text):,} characters")
+    keys = list(itertools.islice(_KEY.finditer(text), KEYS_MAX))
     fields: dict[str, str] = {}
     for at, match in enumerate(keys):
         end = keys[at + 1].start() if at + 1 < len(keys) else len(text)
         value = text[match.end() : end]
-        if match[1] == "Reason":
+        if match[1] == "Reason" and "Reason" not in fields:
             # A reason may hold words that look like keys: it goes up to the stamp, or to the end of its line.
             value = re.split(r"\n(?!\s{6})|(?<=\])\s", text[match.end() :], maxsplit=1)[0]
         fields.setdefault(match[1], value.strip())

@@ -203,3 +203,9 @@ def test_the_format_knows_its_files(text, is_sure):
 def test_a_node_that_is_unknown_to_the_table_has_no_class(tmp_path):
     (incident,) = import_text(tmp_path, table(outage("a", 0, 9, "WARPED"))).incidents
     assert (incident.class_, incident.cause, incident.cause_status) == (None, "unknown", "unknown")
+
+
+def test_a_record_of_a_megabyte_is_rejected_at_once(tmp_path):
+    text = "NodeName=a State=DOWN " + "Reason=x [ " * 100_000
+    quality = import_text(tmp_path, text).quality
+    assert list(quality.rejected) == ["a record that is too long"]
