@@ -12,24 +12,24 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lastgood.base.errors import LastgoodError
-from lastgood.base.units import parse_duration_us
 from lastgood.contract.taxonomy import Cause, EventKind, FailureClass
 from lastgood.ledger.event import Event
 from lastgood.ledger.importers.cause_words import class_of, find_word
-from lastgood.ledger.importers.handkept_entries import read_entries, shape_of
+from lastgood.ledger.importers.handkept_entries import UNIT, read_entries, shape_of
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
 from lastgood.ledger.importers.people_times import is_missing, is_still_open, parse_people_time
 from lastgood.ledger.importers.source import Item, Source
 from lastgood.ledger.importers.table_rows import sniff_delimiter
 from lastgood.ledger.importers.times import DAY_US, ParsedTime
 
-_SCORES = {"table": 70, "yaml": 65, "csv": 58, "list": 40}
+_SCORES = {"table": 70, "yaml": 65, "csv": 58, "block": 45, "list": 40}
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
 _HOST_IN_TEXT = re.compile(
     r"\b(?:host|node|server|machine)\s*[:=]?\s+([A-Za-z][\w.\-]{0,60}\d[\w.\-]{0,60})",
     re.IGNORECASE,
 )
+_LENGTH = re.compile(rf"(\d{{1,9}}(?:\.\d{{1,6}})?)\s?{UNIT},?")
+_UNITS_US = {"s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": DAY_US, "w": 7 * DAY_US}
 _HOSTS_MAX = 1_000
 _PLACES_MAX = 65_536
 READING = (
@@ -149,10 +149,7 @@ class _Parser:
         duration = entry.get("duration")
         if duration is None or is_missing(duration):
             return None
-        try:
-            return ParsedTime(begin.t_us + parse_duration_us(duration), begin.is_inferred)
-        except LastgoodError as error:
-            raise RowProblem("a duration without a unit", duration) from error
+        return ParsedTime(begin.t_us + _length_us(duration), begin.is_inferred)
 
     def _end_by_clock(self, clock: str, start_text: str, begin: ParsedTime) -> ParsedTime:
         found = _CLOCK.search(start_text)
@@ -211,6 +208,14 @@ def _start_text(entry: Mapping[str, str]) -> str:
             raise RowProblem("a start with a clock and without a day")
         return f"{date.strip()} {start.strip()}"
     return start if not is_missing(start) else date
+
+
+def _length_us(text: str) -> int:
+    """Microseconds of `90 min`, `1.5 hours` or `2 days 4 h`."""
+    parts = _LENGTH.findall(text.lower())
+    if not parts or _LENGTH.sub("", text.lower()).strip(" ,~"):
+        raise RowProblem("a duration without a unit", text)
+    return sum(round(float(number) * _UNITS_US[unit[0]]) for number, unit in parts)
 
 
 def _hosts(entry: Mapping[str, str]) -> list[str]:

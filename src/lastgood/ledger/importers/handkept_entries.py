@@ -1,4 +1,4 @@
-"""The entries of a log that people keep by hand: a Markdown table or list, CSV, or a YAML list.
+"""The entries of a log that people keep by hand: a Markdown table or list, blocks of `key: value`, CSV, or a YAML list.
 
 Headings are free within reason (`start`, `Begin`, `down since`), and may come in any order. What is between the
 entries, such as headings and prose, is no entry. An entry that is broken costs itself only.
@@ -34,6 +34,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _FIELD_OF = {name: field for field, names in HEADINGS.items() for name in names}
 HEADING_CHARS_MAX = 80
+LINES_LOOKED_AT = 2_000
 CHUNK_LINES_MAX = 2_000
 """Lines of one entry of a YAML list, or of one item of a Markdown list."""
 CHUNK_BYTES_MAX = 128 * 1024
@@ -50,6 +51,15 @@ _RANGE = re.compile(
     rf"(?P<stop>{_TIME}|{_CLOCK}|open\b|ongoing\b|now\b|\?))?\s*[:,;|–—\-]*\s*(?P<what>.*)",
     re.DOTALL,
 )
+UNIT = r"(weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z])"
+"""A unit of time as people write it; its first letter says which."""
+_AMOUNT = r"\d{1,9}(?:\.\d{1,6})?\s?" + UNIT.replace("(weeks", "(?:weeks")
+_LENGTH = re.compile(
+    rf"\(\s*(?:~|approx\.?|about)?\s*({_AMOUNT}(?:,?\s?{_AMOUNT}){{0,3}})\s*\)\s*[:,;|–—\-]*\s*",
+    re.IGNORECASE,
+)
+_KEY = re.compile(r"\s{0,8}([A-Za-z][A-Za-z _\-]{0,30}):(?:\s+(\S.*))?\s*")
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.+)")
 _RULE = re.compile(r"\|?\s*:?-{1,}:?\s*(?:\|\s*:?-{1,}:?\s*)*\|?")
 _CAUSE = re.compile(r"\(?\b(?:root )?cause\s*[:=]\s*([^.;)\n]{1,200})\)?", re.IGNORECASE)
 _YAML_ITEM = re.compile(r"(\s*)-\s+(?:\S.*)?$|(\s*)-\s*$")
@@ -63,8 +73,8 @@ def field_of(heading: str) -> str | None:
 
 
 def shape_of(text: str) -> str | None:
-    """`table`, `yaml`, `csv` or `list`: how the entries of this log are written; None when there are none."""
-    lines = [line for line in text.splitlines()[:400] if line.strip()]
+    """`table`, `yaml`, `csv`, `block` or `list`: how the entries of this log are written; None when there are none."""
+    lines = [line for line in text.splitlines()[:LINES_LOOKED_AT] if line.strip()]
     for line, below in pairwise(lines):
         if "|" in line and _RULE.fullmatch(below.strip()) and _is_header(_cells(line)):
             return "table"
@@ -74,14 +84,28 @@ def shape_of(text: str) -> str | None:
             return "yaml"
     if lines and _is_header(re.split(r"[,;\t]", lines[0])):
         return "csv"
+    if any(_is_start(line) for line in lines):
+        return "block"
     bullets = [match for line in lines if (match := _BULLET.fullmatch(line)) is not None]
     return "list" if any(_RANGE.match(_plain(match[2])) for match in bullets) else None
+
+
+def _is_start(line: str) -> bool:
+    """True for `start: 2026-11-02 03:14` on a line of its own."""
+    key = _KEY.fullmatch(line)
+    return (
+        key is not None
+        and field_of(key[1]) == "start"
+        and _RANGE.match(_plain(key[2] or "")) is not None
+    )
 
 
 def read_entries(lines: Iterable[Line], shape: str, *, delimiter: str = ",") -> Iterator[Item]:
     """Each entry as a row whose value is a mapping of fields; what is no entry has the value None."""
     if shape == "csv":
         return _csv_entries(lines, delimiter)
+    if shape == "block":
+        return _block_entries(lines)
     return _yaml_entries(lines) if shape == "yaml" else _markdown_entries(lines)
 
 
@@ -189,6 +213,9 @@ def _bullet_entry(lines: list[Line]) -> Item:
             Broken("a dash that may be a zone or a range: write spaces around it"),
         )
     entry = {"start": found["start"], "what": found["what"]}
+    length = _LENGTH.match(found["what"])
+    if length is not None and not found["stop"]:
+        entry |= {"duration": length[1], "what": found["what"][length.end() :]}
     if found["stop"]:
         entry["stop"] = found["stop"]
     cause = _CAUSE.search(found["what"])
@@ -200,6 +227,40 @@ def _bullet_entry(lines: list[Line]) -> Item:
 def _plain(text: str) -> str:
     """Without the marks of bold and code."""
     return re.sub(r"\*\*|__|`", "", text).strip()
+
+
+# --- blocks of `key: value` ---------------------------------------------------------------------------
+
+
+def _block_entries(lines: Iterable[Line]) -> Iterator[Item]:
+    """Each run of `key: value` lines that has a start; the heading above it says what happened, if nothing else does."""
+    heading = ""
+    block: list[Line] = []
+    for line in lines:
+        if _KEY.fullmatch(line.text) is not None and _has_room(block):
+            block.append(line)
+            continue
+        if block:
+            yield _block_entry(block, heading)
+            block = []
+        found = _HEADING.fullmatch(line.text[:1_000])
+        if found is not None:
+            heading = _plain(re.sub(r"<[^<>]*>", "", found[1]))
+        if line.text.strip():
+            yield Item(line.number, line.raw, _NOT_AN_ENTRY)
+    if block:
+        yield _block_entry(block, heading)
+
+
+def _block_entry(lines: list[Line], heading: str) -> Item:
+    pairs = [match.groups() for line in lines if (match := _KEY.fullmatch(line.text)) is not None]
+    entry = _entry([field_of(key) for key, _ in pairs], [_plain(value or "") for _, value in pairs])
+    raw = b"\n".join(line.raw for line in lines)
+    if not {"start", "date"} & entry.keys():
+        return Item(lines[0].number, raw, _NOT_AN_ENTRY)
+    if heading:
+        entry.setdefault("what", heading)
+    return Item(lines[0].number, raw, entry)
 
 
 # --- YAML ---------------------------------------------------------------------------------------------

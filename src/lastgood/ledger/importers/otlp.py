@@ -164,10 +164,20 @@ def _plain_fields(severity: int, attributes: Mapping[str, Any]) -> dict[str, Any
 
 def _severity(record: Mapping[str, Any]) -> int:
     number = record.get("severityNumber")
+    if isinstance(number, str):  # the name of the value, as older senders write it
+        number = int(number) if number.isdecimal() and len(number) < 3 else _named(number)
     if isinstance(number, int) and not isinstance(number, bool) and 0 < number <= 24:
         return number
     text = record.get("severityText")
     return _WORDS.get(text.upper(), 0) if isinstance(text, str) else 0
+
+
+def _named(name: str) -> int:
+    """17 for `SEVERITY_NUMBER_ERROR`, 18 for `SEVERITY_NUMBER_ERROR2`; 0 for another word."""
+    word = name.upper().removeprefix("SEVERITY_NUMBER_")
+    step = int(word[-1]) - 1 if word[-1:] in {"2", "3", "4"} else 0
+    base = _WORDS.get(word.rstrip("234"), 0)
+    return base + step if base else 0
 
 
 def _nanos(value: Any) -> int | None:

@@ -10,6 +10,8 @@ from lastgood.ledger.importers.times import Times
 from tests.unit.ledger.importers.import_cases import SAMPLES, import_one, import_text
 
 MINUTE_US = 60_000_000
+OPEN = "| start | stop | what | cause |\n|--|--|--|--|\n| 2026-11-02 03:14 | | run died | |\n"
+CLOSED = OPEN.replace("| | run died | |", "| 05:00 | run died, mended | DIMM |")
 
 
 def us(text: str) -> int:
@@ -131,10 +133,90 @@ def test_a_csv_log_joins_its_day_and_clock_columns(tmp_path):
     assert list(read.quality.rejected) == ["a date that can be two days: write YYYY-MM-DD"]
 
 
-# --- the life of a log --------------------------------------------------------------------------------
+BLOCKS = """
+### <span class="title">Partial file system failure</span>
 
-OPEN = "| start | stop | what | cause |\n|--|--|--|--|\n| 2026-11-02 03:14 | | run died | |\n"
-CLOSED = OPEN.replace("| | run died | |", "| 05:00 | run died, mended | DIMM |")
+**Resolved**: it works again.
+1. 2018-12-21 (1.5 hours) - the same thing in a summary
+
+<!--
+start: 2018-12-21T12:00:00
+stop: 2018-12-21T13:30:00
+severity: major-outage
+reason: internal
+ -->
+
+### Kernel update
+
+start: 2018-12-22 10:00
+length: 19 hours
+reason: scheduled
+"""
+
+
+def test_blocks_of_keys_and_values_are_entries_under_their_heading(tmp_path):
+    read = import_text(tmp_path, BLOCKS, name="status.md", zone="UTC")
+
+    assert [(i.opened_us, i.closed_us, i.class_) for i in read.incidents] == [
+        (us("2018-12-21T12:00Z"), us("2018-12-21T13:30Z"), "fail_stop"),
+        (us("2018-12-22T10:00Z"), us("2018-12-23T05:00Z"), "planned"),
+    ]
+    assert [b["text"] for b in read.bodies if "text" in b] == [
+        "Partial file system failure",
+        "Kernel update",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("length", "minutes"),
+    [
+        ("6.5 hours", 390),
+        ("90 min", 90),
+        ("1h30m", 90),
+        ("2 days, 4 h", 3120),
+        ("~1 hr", 60),
+        ("1 week", 10_080),
+    ],
+)
+def test_a_length_in_brackets_behind_a_date_is_a_duration(tmp_path, length, minutes):
+    read = import_text(
+        tmp_path,
+        OPEN.replace("| stop |", "| length |").replace("14 | |", f"14 | {length} |"),
+        name="log.md",
+        zone="UTC",
+    )
+    listed = import_text(
+        tmp_path,
+        f"1. 2019-07-30 08:00 ({length}) - power outage\n",
+        name="list.md",
+        ledger="b",
+        zone="UTC",
+    )
+
+    assert [i.closed_us - i.opened_us for i in read.incidents] == [minutes * MINUTE_US]
+    assert [(i.closed_us - i.opened_us, i.cause) for i in listed.incidents] == [
+        (minutes * MINUTE_US, "facility.power")
+    ]
+
+
+def test_brackets_that_hold_no_length_are_words(tmp_path):
+    read = import_text(tmp_path, "1. 2019-07-30 08:00 (2 nodes) - power outage\n", name="list.md")
+
+    assert [(i.is_open, i.notes) for i in read.incidents] == [(True, ("(2 nodes) - power outage",))]
+
+
+@pytest.mark.parametrize("length", ["12", "2 h or more", "1:30", "3 months", "long"])
+def test_a_length_that_says_no_unit_is_rejected(tmp_path, length):
+    read = import_text(
+        tmp_path,
+        OPEN.replace("| stop |", "| length |").replace("14 | |", f"14 | {length} |"),
+        name="log.md",
+    )
+
+    assert list(read.quality.rejected) == ["a duration without a unit"]
+
+
+# --- the life of a log --------------------------------------------------------------------------------
 
 
 def test_a_stop_and_a_cause_that_are_added_later_find_their_incident(tmp_path):

@@ -127,6 +127,21 @@ def test_a_record_that_cannot_be_read_costs_itself_only(tmp_path, bad, reason):
     assert len(read.events) == 1
 
 
+@pytest.mark.parametrize(
+    ("number", "text", "expected"),
+    [
+        ("SEVERITY_NUMBER_ERROR2", None, 18), ("17", None, 17), (None, "warning", 13), (0, "Fatal", 21), (99, "ERROR", 17),
+        ("SEVERITY_NUMBER_X4", "WARN", 13), ("", "WARN", 13), (True, "WARN", 13),
+    ],
+)  # fmt: skip
+def test_a_severity_is_a_number_or_a_name(tmp_path, number, text, expected):
+    read = import_text(
+        tmp_path, json.dumps(request(record() | {"severityNumber": number, "severityText": text}))
+    )
+
+    assert [b["severity"] for b in read.bodies] == [expected]
+
+
 def test_what_holds_no_records_is_counted_too(tmp_path):
     scopes = [
         {"logRecords": []},
