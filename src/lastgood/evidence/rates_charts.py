@@ -121,8 +121,11 @@ def mean_cumulative_chart(curves: Sequence[tuple[str, MeanCumulative]]) -> Chart
     )
 
 
-def weekly_chart(changes: ChangePoints) -> Chart:
-    """Counts per bin with the level between change points, and the cuts numbered."""
+def weekly_chart(changes: ChangePoints, *, is_operational: bool = False) -> Chart:
+    """Counts per bin with the level between change points, and the cuts numbered.
+
+    Where devices come and go the bins have equal exposure, and the axis is operational time, not the calendar.
+    """
     unit = {WEEK_H: "week", DAY_H: "day"}.get(changes.bin_h, f"{changes.bin_h:.4g} h")
     level = [s.per_bin for s in changes.segments for _ in range(s.first, s.end)]
     width_d = changes.bin_h / DAY_H
@@ -131,11 +134,11 @@ def weekly_chart(changes: ChangePoints) -> Chart:
         for i, count in enumerate(changes.counts.tolist())
     )
     marks = tuple(
-        Mark(at=s.begin_h / DAY_H, label=str(i))
+        Mark(at=s.first * width_d, label=str(i))
         for i, s in enumerate(changes.segments[1:], start=1)
     )
     columns = (
-        Column(title="Time", unit="d"),
+        Column(title="Operational time" if is_operational else "Time", unit="d"),
         Column(title="Until", unit="d"),
         Column(title=f"Incidents per {unit}"),
         Column(title="Level"),
@@ -192,7 +195,7 @@ def gap_chart(gaps_h: np.ndarray, shape: GapShape) -> Chart | None:
 
 
 def raster_chart(records: FleetRecords, bursts: Sequence[tuple[float, str]]) -> Chart | None:
-    """When the most troubled nodes failed; `bursts` (hours, label) are ruled through. None when no node is named."""
+    """When the most troubled nodes failed; `bursts` (hours on the calendar, label) are ruled through. None when no node is named."""
     import numpy as np
 
     host = records.incidents.host

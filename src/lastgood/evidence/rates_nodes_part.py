@@ -96,7 +96,11 @@ def _bounced_nodes(studies: FleetStudies, found: Bounces) -> Table:
 def nodes_section(studies: FleetStudies) -> Section:
     """Which nodes to pull: those that keep failing, if there are any, and how the others stand."""
     study = studies.all.lemons
-    marks = [(b.begin_h, str(i)) for i, b in enumerate(_top_bursts(studies), start=1)]
+    begin_us = studies.records.begin_us
+    marks = [
+        ((studies.instant_us(burst.begin_h) - begin_us) / US_PER_H, str(i))
+        for i, burst in enumerate(_top_bursts(studies), start=1)
+    ]
     raster = raster_chart(studies.records, marks)
     charts = [raster] if raster else []
     lead = (
@@ -236,7 +240,7 @@ def _top_bursts(studies: FleetStudies) -> list:
 
 
 def _instant(studies: FleetStudies, hours: float) -> str:
-    return instant_text(studies.records.begin_us + round(hours * US_PER_H))[:16]
+    return instant_text(studies.instant_us(hours))[:16]
 
 
 # --- durations ---------------------------------------------------------------------------------------------

@@ -165,7 +165,9 @@ def _trend_charts(studies: FleetStudies) -> list[Chart]:
     at = np.sort(clock.until(records.hours))
     charts: list[Chart | None] = [cumulative_chart(at, clock.total, unit=clock.unit)]
     charts.append(_curves(studies))
-    charts.append(weekly_chart(whole.changes) if whole.changes else None)
+    charts.append(
+        weekly_chart(whole.changes, is_operational=whole.is_operational) if whole.changes else None
+    )
     charts.append(gap_chart(np.diff(np.sort(whole.sample.begin_h)), whole.gaps))
     return [chart for chart in charts if chart is not None]
 

@@ -74,6 +74,16 @@ class FleetStudies:
         by_name = {g.grouping.by: g for g in self.grouped}
         return next((by_name[b] for b in ("label", "cause", "class") if b in by_name), None)
 
+    def instant_us(self, hours: float) -> int:
+        """The moment of an hour of the studies: they leave holes in the records out where exposure is unknown."""
+        import numpy as np
+
+        records = self.records
+        if not _is_calendar(records):
+            edges = records.clock.edges_h
+            hours = float(np.interp(hours, records.clock.until(edges), edges))
+        return records.begin_us + round(hours * US_PER_H)
+
     def by(self, name: str) -> GroupedStudies | None:
         """The table of this grouping, if it was made."""
         return next((g for g in self.grouped if g.grouping.by == name), None)
@@ -210,12 +220,16 @@ class _Columns:
 
 def _hours(records: FleetRecords, t_us: np.ndarray) -> np.ndarray:
     hours = (t_us - records.begin_us) / US_PER_H
-    return hours if records.exposure is not None or len(records.windows) == 1 else records.clock.until(hours)  # fmt: skip
+    return hours if _is_calendar(records) else records.clock.until(hours)
 
 
 def _window_h(records: FleetRecords) -> float:
-    is_plain = records.exposure is not None or len(records.windows) == 1
-    return records.window_h if is_plain else records.clock.total
+    return records.window_h if _is_calendar(records) else records.clock.total
+
+
+def _is_calendar(records: FleetRecords) -> bool:
+    """True when hours are those of the calendar; an exposure has its own way to leave holes out."""
+    return records.exposure is not None or len(records.windows) == 1
 
 
 def _nodes(records: FleetRecords) -> tuple[tuple[str, ...], np.ndarray]:
