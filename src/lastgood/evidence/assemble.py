@@ -14,6 +14,7 @@ from typing import Protocol
 from lastgood.base.errors import BadInput
 from lastgood.contract.model import FailureContract
 from lastgood.evidence.imported_run_part import build_imported_run, is_run_imported
+from lastgood.evidence.rates_quality_part import imported_files
 from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.report import Headline, Note, Report, Reproduction, Section
 from lastgood.ledger.event import Event
@@ -109,7 +110,8 @@ def reported_run(store: Store, wanted: str | None) -> str | None:
     newest = chosen_run(store, wanted)
     if wanted is not None or newest is None or len(run_names(store)) == 1:
         return newest
-    return None if is_run_imported(store.events(run=newest), newest) else newest
+    has_failures = bool(imported_files(store.events(kinds=["annotation"])))
+    return None if has_failures and is_run_imported(store.events(run=newest), newest) else newest
 
 
 def events_of_run(store: Store, run: str | None) -> list[Event]:
@@ -126,10 +128,11 @@ def events_of_run(store: Store, run: str | None) -> list[Event]:
     end_us = max(
         (t for e in own if e.kind == "run.end" and (t := _time_us(e)) is not None), default=None
     )
+    is_log = is_run_imported(own, run)
     others = (
         e
         for e in store.events(kinds=KINDS_WITHOUT_RUN)
-        if e.run is None and _is_within(e, begin_us, end_us)
+        if e.run is None and (_is_within(e, begin_us, end_us) or (is_log and "coverage" in e.body))
     )
     return sorted([*own, *others], key=lambda event: event.seq or 0)
 

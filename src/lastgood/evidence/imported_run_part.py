@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from lastgood.base.figures import Figure, measured
 from lastgood.base.units import US_PER_S, format_duration, format_number
 from lastgood.contract.taxonomy import EventKind
+from lastgood.evidence.rates_quality_part import files_on_record, import_tables
 from lastgood.evidence.report import Cell, Column, FigureRow, Headline, Note, Section, Table
 from lastgood.evidence.time_part import key_figures, strip_chart, time_section
 from lastgood.ledger.ettr import RunTimes, lost_at, measure_run
@@ -56,6 +57,7 @@ def build_imported_run(
         ),
         _attempt_section(own, wall),
         _rules_section(wall),
+        *_import_sections(events, _formats(own)),
     ]
     if not wall.is_work_recorded:
         del parts[1]  # without records of work, all of the time would be one stop
@@ -72,6 +74,21 @@ def build_imported_run(
 
 def _formats(events: Sequence[Event]) -> list[str]:
     return sorted({e.source.importer for e in events if e.source and e.source.importer})
+
+
+def _import_sections(events: Sequence[Event], formats: Sequence[str]) -> list[Section]:
+    """What became of the rows of the files that may hold this run."""
+    files = [file for file in files_on_record(events) if file.format in formats]
+    if not files:
+        return []
+    return [
+        Section(
+            name="data-quality",
+            title="How good the records are",
+            lead="Every row of the imported files, also of other runs in them: read = accepted + ignored + rejected.",
+            tables=import_tables(files),
+        )
+    ]
 
 
 # --- figures ------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from lastgood.ledger.event import Event
 FILES_MAX: Final = 20
 REASONS_MAX: Final = 12
 CODES_MAX: Final = 8
+PROGRESS_FORMATS: Final = frozenset(("goodput", "mlperf"))
+"""Logs that a job writes about its own steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,15 @@ class ImportedFile:
 
 
 def imported_files(events: Iterable[Event]) -> list[ImportedFile]:
+    """The imported files that can tell of failures, in the order of import; none where all only tell of progress.
+
+    A log of steps holds no failure by its nature: a count of zero from it would be a rate from silence.
+    """
+    files = files_on_record(events)
+    return [] if all(file.format in PROGRESS_FORMATS for file in files) else files
+
+
+def files_on_record(events: Iterable[Event]) -> list[ImportedFile]:
     """The files that the annotations of a ledger name, in the order in which they were imported."""
     found = []
     for event in events:
@@ -61,18 +72,20 @@ def imported_files(events: Iterable[Event]) -> list[ImportedFile]:
 
 def quality_section(studies: FleetStudies, files: Sequence[ImportedFile]) -> Section:
     """The data-quality page: files, layers, unknown."""
-    tables = [_files_table(files)]
-    reasons = _reasons_table(files)
-    if reasons.rows:
-        tables.append(reasons)
     return Section(
         name="data-quality",
         title="How good the records are",
         lead="A number is only as good as its records. What they do not say is counted here and never as good.",
         figures=_figures(studies),
-        tables=tuple(tables),
+        tables=import_tables(files),
         notes=_notes(studies, files),
     )
+
+
+def import_tables(files: Sequence[ImportedFile]) -> tuple[Table, ...]:
+    """The rows of each file, and why some were rejected if any were."""
+    reasons = _reasons_table(files)
+    return (_files_table(files), reasons) if reasons.rows else (_files_table(files),)
 
 
 def quality_gaps(files: Sequence[ImportedFile]) -> tuple[str, ...]:
