@@ -7,6 +7,7 @@ A time that cannot be told is a `RowProblem`: no row gets the time of its neighb
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -24,6 +25,8 @@ _AHEAD_US_MAX = DAY_US
 """How far a line may lie behind the file's own time, for clocks and zones that are off."""
 _BACK_US_MAX = 180 * DAY_US
 """A step back by more than this, in a log without years, is a new year."""
+_LATE_US_MAX = 3_600_000_000
+"""How much later than its neighbours a line may have been written."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -169,12 +172,7 @@ class Times:
         """A date without a year: that of `--year`, else the last one that is not after the file's own time."""
         rest = (month, day, hour, minute, second, fraction)
         if self._year is not None:
-            found = self.local(_date(self._year, *rest))
-            if self._last_us is not None and found.t_us < self._last_us - _BACK_US_MAX:
-                self._year += 1
-                found = self.local(_date(self._year, *rest))
-            self._last_us = found.t_us
-            return found
+            return self._in_turn(rest)
         if self._mtime_us is None:
             raise RowProblem("a time without a year: give --year")
         year = (_EPOCH + self._mtime_us * _MICROSECOND).year + 1
@@ -188,6 +186,26 @@ class Times:
                 return ParsedTime(found.t_us, is_inferred=True)
             year -= 1
         raise RowProblem("a date that does not exist", f"month {month} day {day}")
+
+    def _in_turn(self, rest: tuple[int, str, str, str, str, str | None]) -> ParsedTime:
+        """The date in the year of the option, or in the next one when the log has passed New Year."""
+        assert self._year is not None
+        month, last_us = rest[0], self._last_us
+        if last_us is None:
+            found = self.local(_date(self._year, *rest))
+        else:
+            if month == 2 and int(rest[1]) == 29 and not calendar.isleap(self._year):
+                self._year += 1
+            found = self.local(_date(self._year, *rest))
+            if found.t_us < last_us - _BACK_US_MAX:
+                self._year += 1
+                found = self.local(_date(self._year, *rest))
+            elif month == 12 and found.t_us > last_us + _BACK_US_MAX:
+                late = self.local(_date(self._year - 1, *rest))
+                if last_us - late.t_us <= _LATE_US_MAX:  # a line of the old year behind New Year
+                    return late
+        self._last_us = found.t_us
+        return found
 
 
 def parse_zone(text: str) -> tzinfo:

@@ -77,7 +77,19 @@ def test_the_year_of_the_option_is_that_of_the_first_line_and_goes_on_at_new_yea
     times = Times(zone="UTC", year=2025)
     assert times.parse("Dec 31 23:59:59") == (us(2025, 12, 31, 23, 59, 59), False)
     assert times.parse("Jan  1 00:00:01") == (us(2026, 1, 1, 0, 0, 1), False)
-    assert times.parse("Dec 31 23:59:58") == (us(2026, 12, 31, 23, 59, 58), False)
+    # A line that was written late is one of the old year; one of the next winter is not.
+    assert times.parse("Dec 31 23:59:58") == (us(2025, 12, 31, 23, 59, 58), False)
+    assert times.parse("Jan  1 00:00:02") == (us(2026, 1, 1, 0, 0, 2), False)
+    assert times.parse("Dec 31 12:00:00") == (us(2026, 12, 31, 12), False)
+    assert times.parse("Jan  1 12:00:00") == (us(2027, 1, 1, 12), False)
+
+
+def test_a_leap_day_in_the_year_of_the_option_may_come_after_a_quiet_half_year():
+    times = Times(zone="UTC", year=2023)
+    times.parse("Aug 20 10:00:00")
+    assert times.parse("Feb 29 12:00:00") == (us(2024, 2, 29, 12), False)
+    with pytest.raises(RowProblem, match="a date that does not exist"):
+        times.parse("Feb 30 12:00:00")
 
 
 def test_a_leap_day_takes_the_last_leap_year():
