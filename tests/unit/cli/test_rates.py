@@ -197,3 +197,29 @@ def test_rates_of_unknown_exposure_are_not_compared(cli, plain):
 def test_a_mistake_is_named_with_exit_2(cli, plain, words, said):
     result = cli(RATES, *(plain if word == "LEDGER" else word for word in words))
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def quick_and_slow(folder, name, *, recover_h):
+    """Forty faults whose detection takes a tenth of their recovery."""
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    for i in range(40):
+        hour_us = 3_600_000_000
+        times = {"detect_us": round(recover_h * hour_us / 10 * (1 + i / 40)), "recover_us": round(recover_h * hour_us * (1 + i / 40))}  # fmt: skip
+        fleet.fault(2.4 * i, made.host(i), "gpu.memory", **times)
+    return fleet.write(folder / name)
+
+
+def test_a_faster_recovery_is_shown_with_its_interval(cli, folder):
+    a = quick_and_slow(folder, "slow.db", recover_h=10)
+    b = quick_and_slow(folder, "quick.db", recover_h=2)
+    told = cli(RATES, "--nodes", "40", "--compare", a, b, "--json").json
+    found = {d["name"]: d for d in told["durations"]}
+    # Medians: recover_h (1 + 19/40) by nearest rank of forty values.
+    assert found["recovery"]["median_a_h"] == pytest.approx(14.75)
+    assert found["recovery"]["median_b_h"] == pytest.approx(2.95)
+    assert found["recovery"]["lo_h"] <= found["recovery"]["difference_h"] <= found["recovery"]["hi_h"] < 0  # fmt: skip
+    assert found["detection"]["median_a_h"] == pytest.approx(1.475)
+    text = " ".join(cli(RATES, "--nodes", "40", "--compare", a, b).stdout.split())
+    assert "recovery is faster" in text
+    assert "Not recorded on both sides" not in text

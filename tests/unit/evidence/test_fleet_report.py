@@ -293,3 +293,34 @@ def test_a_ledger_with_a_run_and_imports_reports_both(cli, tmp_path):
     told = cli("report", path, "--json").json
     assert [s["name"] for s in told["sections"]] == ["training", "fleet"]
     assert "answers" not in told["sections"][0]
+
+
+def test_change_points_stand_in_the_time_of_their_bars_where_devices_come_and_go(folder):
+    """A fleet that is ten times as large in its second half: the bars have equal exposure, and so have the marks."""
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    fleet.joins(0, made.host(0), 8)
+    for i in range(1, 10):
+        fleet.joins(50, made.host(i), 8)
+    for i in range(80):
+        fleet.fault(50 + i * 0.15 if i > 9 else 5.0 * i, made.host(i % 10), "gpu.memory")
+    made_part = fleet_part(fleet.write(folder / "grows.db"), RatesQuestion())
+    assert made_part.studies.all.is_operational
+    charts = {chart.name: chart for chart in charts_in(report_of(made_part.section))}
+    weekly = charts["weekly"]
+    assert weekly.data.columns[0].title == "Operational time"
+    assert weekly.marks
+    assert {mark.at for mark in weekly.marks} <= {row[0] for row in weekly.data.rows}
+
+
+def test_a_burst_after_a_hole_in_the_records_is_told_on_the_calendar(folder):
+    fleet = made.Fleet()
+    fleet.covers(0, 10)
+    fleet.covers(60, 100)
+    for i in range(12):
+        fleet.fault(61 + 3 * i, made.host(i), "gpu.memory")
+    for i in range(5):
+        fleet.fault(80, made.host(i + 20), "unknown")
+    made_section = fleet_part(fleet.write(folder / "hole.db"), RatesQuestion()).section
+    rows = next(t for t in part(made_section, "bursts").tables if t.name == "bursts").rows
+    assert rows[0][1] == "2024-02-02 22:13"  # day 80 after 2023-11-14 22:13:20
