@@ -190,21 +190,24 @@ class Times:
     def _in_turn(self, rest: tuple[int, str, str, str, str, str | None]) -> ParsedTime:
         """The date in the year of the option, or in the next one when the log has passed New Year."""
         assert self._year is not None
-        month, last_us = rest[0], self._last_us
+        year, last_us = self._year, self._last_us
         if last_us is None:
-            found = self.local(_date(self._year, *rest))
+            found = self.local(_date(year, *rest))
         else:
-            if month == 2 and int(rest[1]) == 29 and not calendar.isleap(self._year):
-                self._year += 1
-            found = self.local(_date(self._year, *rest))
+            if rest[0] == 2 and int(rest[1]) == 29 and not calendar.isleap(year):
+                year += 1
+            found = self.local(_date(year, *rest))
             if found.t_us < last_us - _BACK_US_MAX:
-                self._year += 1
-                found = self.local(_date(self._year, *rest))
-            elif month == 12 and found.t_us > last_us + _BACK_US_MAX:
-                late = self.local(_date(self._year - 1, *rest))
+                year += 1
+                found = self.local(_date(year, *rest))
+            elif rest[0] == 12 and found.t_us > last_us + _BACK_US_MAX:
+                late = self.local(_date(year - 1, *rest))
                 if last_us - late.t_us <= _LATE_US_MAX:  # a line of the old year behind New Year
                     return late
-        self._last_us = found.t_us
+        self._year, self._last_us = (
+            year,
+            found.t_us,
+        )  # only now: a date that does not exist moves nothing
         return found
 
 

@@ -90,6 +90,11 @@ def test_a_leap_day_in_the_year_of_the_option_may_come_after_a_quiet_half_year()
     assert times.parse("Feb 29 12:00:00") == (us(2024, 2, 29, 12), False)
     with pytest.raises(RowProblem, match="a date that does not exist"):
         times.parse("Feb 30 12:00:00")
+    times = Times(zone="UTC", year=2025)
+    times.parse("Feb 10 12:00:00")
+    with pytest.raises(RowProblem):
+        times.parse("Feb 29 12:00:00")
+    assert times.parse("Mar  1 00:00:00") == (us(2025, 3, 1), False)
 
 
 def test_a_leap_day_takes_the_last_leap_year():
