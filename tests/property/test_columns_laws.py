@@ -178,7 +178,7 @@ def table_rows(table) -> list[dict]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(plan=st.lists(an_event(), max_size=20), rule=st.sampled_from(RULES))
 def test_a_table_folds_into_the_incidents_of_the_objects(plan, rule):
     events = events_of(plan)
@@ -219,7 +219,7 @@ def an_exposure_event(draw) -> dict:
     }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(plan=st.lists(an_exposure_event(), max_size=16), late_us=st.integers(0, 20))
 def test_the_steps_of_exposure_add_up_to_the_exposure_of_the_objects(plan, late_us):
     events = events_of(plan)
@@ -253,7 +253,7 @@ def a_mapping(draw) -> Mapping:
     return Mapping("xid/2@sha256:x", "xid", "2", "made up", rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(plan=st.lists(an_event(), max_size=12), mapping=a_mapping(), data=st.data())
 def test_a_table_reads_through_another_mapping_as_the_objects_do(plan, mapping, data):
     for fields in plan:

@@ -76,7 +76,7 @@ def outcome(write, value):
         return type(error)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(values | plain_values)
 @example(
     {"\uffff": 1, "\U0001f600": 2, "z": 3}
@@ -147,7 +147,7 @@ def an_event(draw) -> Event:
     return Event(**fields)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(an_event())
 @example(Event(kind=EventKind.STEP, id="i"))
 @example(Event(kind="k", id="i", schema="".join([*"lastgood.event/1"])))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,28 +31,31 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _EXPOSURE = frozenset((EventKind.EXPOSURE_JOIN, EventKind.EXPOSURE_LEAVE))
+_NUMBERS = ("devices", "detect_us", "diagnose_us", "isolate_us", "recover_us", "verify_us")
+_WORDS = ("kind", "class_", "cause", "cause_status", "symptom", "role", "run")
+_TEXTS = frozenset((str, type(None)))
 _DOMAIN_AT = {kind: at for at, kind in enumerate(DOMAIN_KINDS)}
 
 
-class _Domain(msgspec.Struct):
+class _Domain(msgspec.Struct, gc=False):
     kind: str
     id: str
 
 
-class _Links(msgspec.Struct):
+class _Links(msgspec.Struct, gc=False):
     incident: str | None = None
     supersedes: str | None = None
 
 
-class _Verification(msgspec.Struct):
+class _Verification(msgspec.Struct, gc=False):
     result: str
 
 
-class _Source(msgspec.Struct):
+class _Source(msgspec.Struct, gc=False):
     importer: str | None = None
 
 
-class _Body(msgspec.Struct):
+class _Body(msgspec.Struct, gc=False):
     """Of the free part only what some column shows; a value may have any form there."""
 
     label: Any = None
@@ -65,7 +69,7 @@ class _Body(msgspec.Struct):
     rank: Any = "all"
 
 
-class Row(msgspec.Struct):
+class Row(msgspec.Struct, gc=False):
     """The part of an event that columns show."""
 
     kind: str
@@ -81,16 +85,26 @@ class Row(msgspec.Struct):
     role: str | None = None
     domain: tuple[_Domain, ...] = ()
     run: str | None = None
-    devices: int | None = None
-    detect_us: int | None = None
-    diagnose_us: int | None = None
-    isolate_us: int | None = None
-    recover_us: int | None = None
-    verify_us: int | None = None
+    devices: int | None = -1
+    detect_us: int | None = NO_TIME
+    diagnose_us: int | None = NO_TIME
+    isolate_us: int | None = NO_TIME
+    recover_us: int | None = NO_TIME
+    verify_us: int | None = NO_TIME
     verification: _Verification | None = None
     source: _Source | None = None
     links: _Links | None = None
     body: _Body = msgspec.field(default_factory=_Body)
+
+
+class _Words(dict[str | None, int]):
+    """The code of each word; a new word gets the next one."""
+
+    __slots__ = ()
+
+    def __missing__(self, word: str | None) -> int:
+        self[word] = code = len(self) - 1  # the null is among them, and is -1
+        return code
 
 
 class TableBuilder:
@@ -103,7 +117,7 @@ class TableBuilder:
             name: array("b") for name in ("has_occurred_us", "injected", "is_accepted", "is_lone")
         }
         self._codes = {name: array("i") for name in CODED_COLUMNS}
-        self._words: dict[str, dict[str | None, int]] = {name: {None: -1} for name in CODED_COLUMNS}
+        self._words = {name: _Words({None: -1}) for name in CODED_COLUMNS}
         self._more: list[tuple[int, int, int]] = []
         self.coverage: list[tuple[int, Coverage]] = []
         """(row, what its event says to cover)"""
@@ -131,8 +145,17 @@ class TableBuilder:
         self.add_rows(rows)
 
     def add_rows(self, rows: list[Row]) -> None:
-        """Adds decoded events, column after column."""
-        self._add_times(rows)
+        """Adds decoded events, column after column.
+
+        Raises:
+            LedgerError: A number that no column of 64 bits with a sign holds.
+        """
+        try:
+            self._add_times(rows)
+        except OverflowError as error:
+            raise LedgerError(
+                "a time, duration or count that no column holds", needs="63 bits and a sign"
+            ) from error
         self._add_words(rows)
         flags = self._flags
         flags["has_occurred_us"].extend([r.t_occurred_us is not None for r in rows])
@@ -160,39 +183,43 @@ class TableBuilder:
         times = self._times
         times["seq"].extend([r.seq for r in rows])
         times["t_us"].extend([time_of_row(r) for r in rows])
-        times["devices"].extend([-1 if r.devices is None else r.devices for r in rows])
         times["observed_us"].extend(
             [NO_TIME if r.t_observed_us is None else r.t_observed_us for r in rows]
         )
-        for name in ("detect_us", "diagnose_us", "isolate_us", "recover_us", "verify_us"):
-            times[name].extend([NO_TIME if (v := getattr(r, name)) is None else v for r in rows])
+        for name in _NUMBERS:
+            values = list(map(attrgetter(name), rows))
+            if None in values:  # written as null instead of being left out
+                null = -1 if name == "devices" else NO_TIME
+                values = [null if value is None else value for value in values]
+            times[name].extend(values)
 
     def _add_words(self, rows: list[Row]) -> None:
         words: dict[str, list[str | None]] = {
-            name: [getattr(r, name) for r in rows]
-            for name in ("kind", "class_", "cause", "cause_status", "symptom", "role", "run")
+            name: list(map(attrgetter(name), rows)) for name in _WORDS
         }
         words["incident"] = [r.links.incident if r.links else None for r in rows]
         words["importer"] = [r.source.importer if r.source else None for r in rows]
         for name in ("label", "code", "mapping", "outcome"):
-            words[name] = [v if isinstance(v := getattr(r.body, name), str) else None for r in rows]
+            said = list(map(attrgetter(f"body.{name}"), rows))
+            if not _TEXTS.issuperset(map(type, said)):  # a body may hold anything
+                said = [value if isinstance(value, str) else None for value in said]
+            words[name] = said
         words["at_risk"] = [_at_risk(r) if r.kind in _EXPOSURE else None for r in rows]
         for name, column in words.items():
-            known = self._words[name]
-            self._codes[name].extend([known.setdefault(word, len(known) - 1) for word in column])
+            self._codes[name].extend(map(self._words[name].__getitem__, column))
         self._add_domains(rows)
 
     def _add_domains(self, rows: list[Row]) -> None:
         """The first domain of each kind goes into its column, others of the kind beside it."""
         first = len(self.ids)
         columns = [[-1] * len(rows) for _ in DOMAIN_KINDS]
-        known = [self._words[kind] for kind in DOMAIN_KINDS]
+        words = [self._words[kind] for kind in DOMAIN_KINDS]
         for at, row in enumerate(rows):
             for domain in row.domain:
                 kind = _DOMAIN_AT.get(domain.kind)
                 if kind is None:  # of a newer taxonomy
                     continue
-                code = known[kind].setdefault(domain.id, len(known[kind]) - 1)
+                code = words[kind][domain.id]
                 if columns[kind][at] < 0:
                     columns[kind][at] = code
                 else:

@@ -198,3 +198,24 @@ def test_single_signals_have_no_end_and_are_not_still_open():
     folded = fold_table(table_of(story.events), parse_rule("gap:1s"))
     assert folded.is_open.tolist() == [True, True, False, True]
     assert folded.is_interval.tolist() == [False, True, True, True]
+
+
+def test_a_body_may_hold_anything_and_null_is_null():
+    builder = TableBuilder()
+    builder.add(
+        [
+            b'{"kind":"observation","id":"a","seq":0,"t_occurred_us":1,"body":{"label":["x"],"code":7,"outcome":{}}}',
+            b'{"kind":"observation","id":"b","seq":1,"t_occurred_us":2,"devices":null,"detect_us":null,"body":{"label":"L"}}',
+        ]
+    )
+    table = builder.build()
+    assert table.label.texts() == [None, "L"]
+    assert (table.code.names, table.outcome.names) == ((), ())
+    assert (table.devices.tolist(), table.detect_us.tolist()) == ([-1, -1], [NO_TIME, NO_TIME])
+
+
+def test_a_number_that_no_column_holds_is_refused_in_words():
+    with pytest.raises(LedgerError, match="no column holds"):
+        TableBuilder().add([b'{"kind":"k","id":"a","seq":0,"t_occurred_us":18446744073709551615}'])
+    with pytest.raises(LedgerError, match="not an event"):
+        TableBuilder().add([b'{"kind":"k"}'])
