@@ -88,6 +88,29 @@ def test_a_node_whose_faults_all_came_in_one_half_is_not_named_in_a_fleet_with_l
     assert sorted(n.node for n in found.flagged) == [3, 5, 8]
 
 
+def test_a_node_at_twice_the_rate_is_certain_and_still_no_lemon():
+    """Sixty faults where the others have 24: beyond chance, and below three times the fleet."""
+    node = np.concatenate((np.zeros(60, dtype=int), random("busy").integers(1, 50, 1200)))
+    times = np.concatenate(
+        (np.linspace(5, 995, 60), random("busy times").uniform(0, WINDOW_H, 1200))
+    )
+    found = lemons(times, node, nodes=50, window_h=WINDOW_H)
+    assert found.controlled == 1
+    assert found.persistence.p < 0.01
+    assert found.flagged == ()
+
+
+def test_two_faults_on_many_nodes_do_not_survive_the_control_of_false_discoveries():
+    """A hundred nodes of a thousand have two faults, one in each half, the others none: likely lemons, but each of
+    them by two faults only."""
+    node = np.repeat(np.arange(100), 2)
+    times = np.tile([250.0, 750.0], 100)
+    found = lemons(times, node, nodes=1000, window_h=WINDOW_H)
+    assert found.top[0].p_lemon > 0.9
+    assert (found.naive, found.controlled) == (100, 0)
+    assert found.flagged == ()
+
+
 def test_the_probability_above_a_limit_is_right_as_often_as_it_says():
     """20,000 nodes with lognormal rates, which no gamma law describes."""
     rates = random("law").lognormal(0, 1, 20_000)
