@@ -177,7 +177,7 @@ class _Parser:
             return _Cause(fields | {"cause": exact, "cause_status": status}, None)
         word = find_word(cause_text, self._mapping)
         is_hint = word is None
-        word = find_word(what, self._mapping) if word is None and is_missing(cause_text) else word
+        word = find_word(what, self._mapping) if word is None else word
         row = None if word is None else self._mapping.row(word)
         if row is None:
             return _Cause(fields | {"cause": "unknown", "cause_status": "unknown"}, None)

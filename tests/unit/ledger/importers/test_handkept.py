@@ -161,6 +161,8 @@ def test_blocks_of_keys_and_values_are_entries_under_their_heading(tmp_path):
         (us("2018-12-21T12:00Z"), us("2018-12-21T13:30Z"), "fail_stop"),
         (us("2018-12-22T10:00Z"), us("2018-12-23T05:00Z"), "planned"),
     ]
+    # *internal* names no part; the heading does, and is a hint.
+    assert (read.incidents[0].cause, read.incidents[0].cause_status) == ("storage.fs", "hypothesis")
     assert [b["text"] for b in read.bodies if "text" in b] == [
         "Partial file system failure",
         "Kernel update",
