@@ -127,6 +127,8 @@ def _repairs(studies: FleetStudies) -> list[str]:
     if found is None:
         return ["Not known: no ends of faults with their nodes are recorded."]
     sentences = [found.finding.sentence]
+    if studies.records.node_count is None:
+        sentences.append(chance_caveat(studies))
     pairs = zip(found.nodes.tolist(), found.bounces_of_node.tolist(), strict=True)
     named = [
         f"{studies.node_names[node]} ({count})"
@@ -136,6 +138,12 @@ def _repairs(studies: FleetStudies) -> list[str]:
     if named:
         sentences.append(f"Most often: {', '.join(named)}.")
     return sentences
+
+
+def chance_caveat(studies: FleetStudies) -> str:
+    """What is wrong with the baseline of repairs while nobody says how many nodes there are."""
+    hit = len(studies.records.incidents.host.counts())
+    return f"Chance is computed over the {hit:,} nodes that failed, which is too high: give --nodes or node events."
 
 
 def _nodes(studies: FleetStudies) -> list[str]:

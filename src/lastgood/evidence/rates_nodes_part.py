@@ -14,6 +14,7 @@ from lastgood.base.units import US_PER_H
 from lastgood.budget.finding import format_p
 from lastgood.budget.repair import Bounces
 from lastgood.budget.survival import Durations, Percentile
+from lastgood.evidence.rates_answers import chance_caveat
 from lastgood.evidence.rates_charts import node_rank_chart, raster_chart
 from lastgood.evidence.rates_study import FleetStudies
 from lastgood.evidence.report import Cell, Column, FigureRow, Note, Section, Table, Words
@@ -44,6 +45,9 @@ def repairs_section(studies: FleetStudies) -> Section:
         figures=rows,
         words=words,
         tables=tables,
+        notes=()
+        if studies.records.node_count is not None
+        else (Note(level="missing", text=chance_caveat(studies)),),
     )
 
 

@@ -82,6 +82,8 @@ def test_what_is_not_known_is_said(section, ledger):
     bare = answers(fleet_part(ledger, RatesQuestion()).section)
     assert "How many devices were at risk" in bare["What do we not know?"]
     assert bare["Which nodes to pull?"].startswith("Not known")
+    assert "over the 40 nodes that failed, which is too high" in bare["Which repairs did not hold?"]
+    assert "too high" not in answers(section)["Which repairs did not hold?"]
 
 
 def test_a_node_that_keeps_failing_is_named_for_pulling(folder):

@@ -46,6 +46,9 @@ class StepfunImporter:
             "the trace names no zone: day 0 is taken for 2024-03-30 00:00 UTC, so times of day may be hours off"
         )
         faults = _Faults(context)
+        context.note(
+            "nodes without a fault are not in a trace; the published one is of 400 nodes: report it with --nodes 400"
+        )
         yield from context.rows(json_items(source), faults.parse)
         if faults.open_count:
             context.note(f"{faults.open_count} faults have a start and no end: they stay open")
