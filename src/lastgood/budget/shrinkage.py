@@ -22,6 +22,8 @@ GRID, STEPS = 80, 100
 """Rates on a logarithmic grid, and steps from a flat start. More steps would pile the law up on a few rates, and a
 probability beyond a limit would then hang on which side of it a pile happens to stand."""
 
+ROUNDED = 0.02
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GammaPoisson:
@@ -101,7 +103,8 @@ def probability_above(limit: float, counts: np.ndarray, exposure: np.ndarray) ->
     """
     import numpy as np
 
-    at_risk = np.maximum(exposure, 1e-300)
+    # Exposures within one percent of each other share a row: five thousand nodes that came at five thousand times.
+    at_risk = np.exp(np.rint(np.log(np.maximum(exposure, 1e-300)) / ROUNDED) * ROUNDED)
     rows, back, weights = np.unique(
         np.stack((counts, at_risk)), axis=1, return_inverse=True, return_counts=True
     )
