@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lastgood.base.errors import BadInput
+from lastgood.base.errors import BadInput, LedgerError
 from lastgood.ledger.event import decode_event, time_of
 from lastgood.ledger.parquet import (
     FLAGS,
@@ -141,17 +141,25 @@ def _months(connection: apsw.Connection, size: int) -> Iterator[tuple[str, NDArr
     import numpy as np
 
     times = np.empty(size, np.int64)
-    for seq, t_us in connection.execute(
-        "SELECT seq, t_occurred_us FROM event NOT INDEXED ORDER BY seq"
-    ):
-        if t_us is None:
-            t_us = time_of(
-                decode_event(one(connection, "SELECT body FROM event WHERE seq = ?", seq))
-            )
-        times[seq] = t_us
-    months = times.astype("datetime64[us]").astype("datetime64[M]")
+    sql = "SELECT seq, t_occurred_us FROM event NOT INDEXED ORDER BY seq"
+    for seq, t_us in connection.execute(sql):
+        times[seq] = _time_of(connection, seq) if t_us is None else t_us
+    # As integers: the earliest time of all is no date to NumPy, and equals nothing then.
+    months = times.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
     for month in np.unique(months):
-        yield str(month), np.flatnonzero(months == month)
+        yield str(np.datetime64(int(month), "M")), np.flatnonzero(months == month)
+
+
+def _time_of(connection: apsw.Connection, seq: int) -> int:
+    t_us = time_of(decode_event(one(connection, "SELECT body FROM event WHERE seq = ?", seq)))
+    if t_us >= 2**63:
+        raise LedgerError(
+            "a time that no column holds",
+            where=f"seq {seq}",
+            found=str(t_us),
+            needs="63 bits and a sign",
+        )
+    return t_us
 
 
 def _bodies(connection: apsw.Connection, rows: NDArray[np.int64]) -> Iterator[list[bytes]]:

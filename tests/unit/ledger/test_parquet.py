@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lastgood.base.errors import BadInput, LedgerCorrupt, MissingExtra
+from lastgood.base.errors import BadInput, LedgerCorrupt, LedgerError, MissingExtra
 from lastgood.ledger.columns import read_events
+from lastgood.ledger.event import Event
 from lastgood.ledger.parquet import read_coverage
 from lastgood.ledger.parquet_export import export_parquet
 from lastgood.ledger.store import open_store
@@ -226,3 +227,20 @@ def test_the_command_names_a_ledger_that_is_not_there(cli, tmp_path):
     result = cli("export", tmp_path / "none.db", "-o", tmp_path / "out")
     assert result.exit_code == 2
     assert "no such ledger" in result.stderr
+
+
+def test_the_first_and_the_last_time_of_all_are_exported_too(tmp_path):
+    times = (-(2**63) + 1, 0, 2**63 - 1)
+    with open_store(tmp_path / "ledger.db", clock=clock_at()) as store:
+        store.import_events([some_event(n, t_occurred_us=t) for n, t in enumerate(times)])
+    export_parquet(tmp_path / "ledger.db", tmp_path / "out")
+    assert read_events(tmp_path / "out").t_us.tolist() == list(times)
+
+
+def test_a_time_that_no_column_holds_is_named(tmp_path):
+    with open_store(tmp_path / "ledger.db", clock=clock_at()) as store:
+        store.append([Event(kind="annotation", id="x", t_observed_us=2**63)])
+    with pytest.raises(LedgerError, match="no column holds"):
+        export_parquet(tmp_path / "ledger.db", tmp_path / "out")
+    with pytest.raises(LedgerError, match="no column holds"):
+        read_events(tmp_path / "ledger.db")
