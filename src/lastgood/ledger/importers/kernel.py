@@ -9,16 +9,14 @@ cascade; alone they stay visible as a failure of unknown cause, because then nob
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import msgspec
-
 from lastgood.contract.taxonomy import EventKind, Role
-from lastgood.ledger.event import Event, time_of
+from lastgood.ledger.event import Event
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
+from lastgood.ledger.importers.kernel_lone import NEAR_US, settle
 from lastgood.ledger.importers.kernel_prefix import (
     host_of_file,
     host_of_folder,
@@ -28,12 +26,7 @@ from lastgood.ledger.importers.kernel_prefix import (
 from lastgood.ledger.importers.mapping import mapping_fields
 from lastgood.ledger.importers.source import Line, Row, Source
 
-NEAR_US = 60_000_000
-"""A stopped channel within a minute of another Xid of its host is taken as its consequence. Our rule, not NVIDIA's."""
-PENDING_COUNT_MAX = 20_000
-HOST_COUNT_MAX = 100_000
 _OFF_THE_BUS = "79"
-_SYMPTOMS = frozenset(("43", "45"))
 _RECOVERY = "154"
 _NVLINK_CODES = frozenset(str(code) for code in range(144, 151))
 
@@ -56,6 +49,7 @@ _FALLEN_BEGIN = re.compile(
     r"The NVIDIA GPU ((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.\d)?\b"
 )
 _FALLEN_END = re.compile(r"fallen off the bus and is not responding")
+_FALLEN_REST = re.compile(r"\s*NVRM: (?:\(PCI ID|installed in|system has|fallen off)")
 _FALLEN_LINES_MAX = 8
 """The multi-line form spreads over four lines; other lines of the driver may come between."""
 _PID = re.compile(r"pid='?(<unknown>|\d{1,10})'?", re.ASCII)
@@ -84,10 +78,11 @@ class _Said(NamedTuple):
 
 @dataclass(slots=True)
 class _Fallen:
-    """The first line of the multi-line form, waiting for its last."""
+    """The first line of the form over several lines, waiting for its last."""
 
     pci: str
-    left: int
+    said: _Said
+    left: int = _FALLEN_LINES_MAX
 
 
 class KernelImporter:
@@ -139,6 +134,7 @@ class DriverReader:
         self._fields: dict[tuple[str, str], dict[str, Any]] = {}
         self._off_us: dict[tuple[str | None, str], int] = {}
         self._fallen: dict[str | None, _Fallen] = {}
+        self._begun: _Fallen | None = None
         self._without_host = 0
         self._hosts_in_lines = self._hosts_of_file = 0
 
@@ -179,9 +175,12 @@ class DriverReader:
         if (match := _FALLEN.search(message)) is not None:
             return (self._fallen_event(said, match[1]),)
         if (match := _FALLEN_BEGIN.search(message)) is not None:
-            self._fallen[said.host] = _Fallen(match[1], _FALLEN_LINES_MAX)
+            if _FALLEN_END.search(message) is not None:  # all of it in one line
+                return (self._fallen_event(said, match[1]),)
+            self._begun = self._fallen[said.host] = _Fallen(match[1], said)
         elif _FALLEN_END.search(message) is not None:
             begun = self._fallen.pop(said.host, None)
+            self._begun = None
             return (self._fallen_event(said, None if begun is None else begun.pci),)
         elif said.host in self._fallen:
             self._forget(said.host)
@@ -220,6 +219,10 @@ class DriverReader:
         if mark is None:
             self._cover(row)
             return None
+        begun = self._begun
+        if begun is not None and not text[: mark.start()].strip() and _FALLEN_REST.match(text):
+            # One message over several lines, of which dmesg stamps only the first: these are not lines of their own.
+            return begun.said._replace(row=row, message=text[mark.start() :])
         prefix = read_prefix(
             text[: mark.start()], self._context.times, boot_us=self._context.options.boot_us
         )
@@ -342,6 +345,7 @@ class DriverReader:
         begun.left -= 1
         if begun.left <= 0:
             del self._fallen[host]
+            self._begun = None
 
 
 def _nvlink(code: str, match: re.Match[str], body: dict[str, object]) -> str:
@@ -352,55 +356,3 @@ def _nvlink(code: str, match: re.Match[str], body: dict[str, object]) -> str:
             body[name] = int(match[name])
     body["sub_code"] = (int(match["intrinfo"], 16) >> 20) & 0x3F
     return f"{code}/{'fatal' if match['severity'] == 'Fatal' else 'nonfatal'}"
-
-
-def settle(events: Iterable[Event], context: Context) -> Iterator[Event]:
-    """Decides for each stopped channel (43, 45) whether another Xid of its host is near: before it, or soon after.
-
-    Such an event waits until its host's log has passed the window. Alone, its role is unknown and it counts.
-    """
-    waiting: dict[str, deque[Event]] = {}
-    last_us: dict[str, int] = {}  # host -> time of its newest other Xid
-    waiting_count = lone_count = 0
-    for event in events:
-        now_us, host = time_of(event), _host(event)
-        queue = (
-            waiting.setdefault(host, deque()) if len(waiting) < HOST_COUNT_MAX else deque[Event]()
-        )
-        while queue and (time_of(queue[0]) < now_us - NEAR_US or waiting_count > PENDING_COUNT_MAX):
-            waiting_count -= 1
-            lone_count += 1
-            yield _alone(queue.popleft())
-        if event.body.get("code") not in _SYMPTOMS:
-            if "code" in event.body and event.role != Role.CONTEXT:
-                last_us[host] = now_us
-                waiting_count -= len(queue)
-                yield from queue
-                queue.clear()
-            yield event
-        elif abs(now_us - last_us.get(host, -2 * NEAR_US)) <= NEAR_US:
-            yield event
-        elif host in waiting:
-            queue.append(event)
-            waiting_count += 1
-        else:
-            lone_count += 1
-            yield _alone(event)
-    for queue in waiting.values():
-        lone_count += len(queue)
-        yield from map(_alone, queue)
-    if lone_count:
-        context.quality.failures += lone_count
-        context.quality.unknown_causes += lone_count
-        context.note(
-            f"stopped channels (Xid 43, 45) without another Xid of their host within a minute: {lone_count:,}; "
-            "they count as failures of unknown cause"
-        )
-
-
-def _alone(event: Event) -> Event:
-    return msgspec.structs.replace(event, role=str(Role.UNKNOWN), body={**event.body, "lone": True})
-
-
-def _host(event: Event) -> str:
-    return event.domain[0].id if event.domain else ""

@@ -130,6 +130,44 @@ def test_the_form_over_several_lines_is_one_device_off_the_bus(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        # dmesg stamps only the first line of a message.
+        (
+            "[Mon Nov  2 03:14:07 2026] NVRM: The NVIDIA GPU 0000:18:00.0\n"
+            "               NVRM: (PCI ID: 10de:26b5) installed in this system has\n"
+            "               NVRM: fallen off the bus and is not responding to commands.\n"
+        ),
+        (
+            "[Mon Nov  2 03:14:07 2026] NVRM: The NVIDIA GPU 0000:18:00.0 (PCI ID: 10de:1e07) installed in this\n"
+            "NVRM: system has fallen off the bus and is not responding to commands.\n"
+        ),
+        (
+            "[Mon Nov  2 03:14:07 2026] NVRM: The NVIDIA GPU 0000:18:00.0 installed in this system has fallen off the bus "
+            "and is not responding to commands.\n"
+        ),
+        (
+            '{"__REALTIME_TIMESTAMP":"1793589247000000","MESSAGE":"NVRM: The NVIDIA GPU 0000:18:00.0\\nNVRM: (PCI ID: '
+            '10de:26b5) installed in this system has\\nNVRM: fallen off the bus and is not responding to commands."}\n'
+        ),
+    ],
+)
+def test_the_other_lines_of_one_message_have_the_time_of_its_first(tmp_path, text):
+    imported = import_text(tmp_path, text, zone="UTC", host="gpu-0007")
+    event = only(imported)
+    assert (event.body["code"], event.t_occurred_us) == ("79", AT_US)
+    assert domains(event)["device"] == "gpu-0007/0000:18:00"
+    assert imported.quality.rejected_count == 0
+
+
+def test_another_line_without_a_time_does_not_get_that_of_its_neighbour(tmp_path):
+    text = f"[Mon Nov  2 03:14:07 2026] NVRM: The NVIDIA GPU 0000:18:00.0\n   {XID}\n"
+    imported = import_text(tmp_path, text, zone="UTC")
+    assert imported.events == []
+    assert list(imported.quality.rejected) == ["no time in the line"]
+
+
 def test_two_hosts_in_one_log_keep_their_own_first_lines(tmp_path):
     first, last = (
         "NVRM: The NVIDIA GPU 0000:{}:00.0",
@@ -162,6 +200,7 @@ def test_a_second_line_about_the_same_device_off_the_bus_is_context(tmp_path):
         ("149, NETIR_LINK_EVT Fatal XC0 i0 Link 09 (0x004505c6 0x00000000 0x00000000)", "149/fatal", 4, 9, "fail_stop"),
         ("145, RLW_REMAP Nonfatal XC1 i3 Link -1 (0x03f00000 0x1)", "145/nonfatal", 63, -1, None),
         ("150, MSE Fatal XC0 (0x00100000)", "150/fatal", 1, None, "fail_stop"),
+        ("146, TLW_RX/TLW_RX_PIPE0 Nonfatal XC0 i0 Link 00 (0x02500011 0x1 0x0 0x0)", "146/nonfatal", 37, 0, None),
     ],
 )  # fmt: skip
 def test_nvlink5_errors_carry_unit_link_and_sub_code(tmp_path, rest, code, sub_code, link, class_):
