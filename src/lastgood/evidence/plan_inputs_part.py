@@ -20,7 +20,6 @@ def inputs_part(plan: Plan) -> Section:
     names = [*needed]
     names += [name for name in QUANTITIES if name in scenario.given and name not in needed]
     rows = [_row(QUANTITIES[name].title, _figure(plan, name)) for name in names]
-    rows += [_row(f"stops: {name}", figure) for name, figure in scenario.stops.items()]
     table = Table(
         name="inputs",
         title="What the plan rests on",
@@ -35,7 +34,7 @@ def inputs_part(plan: Plan) -> Section:
         note="A value without a stated basis is assumed. An input without low and high is held fixed.",
     )
     tables = [table]
-    if len(scenario.stops) > 1:
+    if scenario.stops:
         tables.append(_stops_table(scenario))
     tables.append(_untouched_table(scenario))
     return Section(name="inputs", title="Inputs", tables=tuple(tables))
@@ -74,14 +73,18 @@ def _stops_table(scenario: Scenario) -> Table:
             unit="ratio",
             source="λ of this domain over Λ",
         )
-        rows.append((name, figure, share))
+        title, value, low, high, told = _row(name, figure)
+        rows.append((title, value, low, high, share, told))
     return Table(
         name="stops",
         title="Λ = Σλ over the domains that stop the job",
         columns=(
             Column(title="domain", is_number=False),
             Column(title="mean time between its stops"),
+            Column(title="low"),
+            Column(title="high"),
             Column(title="share of Λ"),
+            Column(title="from", is_number=False),
         ),
         rows=tuple(rows),
     )

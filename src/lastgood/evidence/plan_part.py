@@ -30,6 +30,8 @@ TERM_WORDS = {
     "detection": "detection and diagnosis",
     "recovery": "recovery",
 }
+DISPERSION = "dispersion: "
+"""A note that the checks already tell."""
 INTERVAL_NOTE = (
     "The interval comes from the intervals of the inputs alone. It does not cover what the model leaves out: "
     "see the checks."
@@ -144,7 +146,11 @@ def _notes(plan: Plan) -> tuple[Note, ...]:
                 level="warning",
             )
         )
-    notes += [Note(text=as_sentence(note)) for note in plan.scenario.notes]
+    notes += [
+        Note(text=as_sentence(note))
+        for note in plan.scenario.notes
+        if not note.startswith(DISPERSION)
+    ]
     return tuple(notes)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lastgood.base.errors import Refused
 from lastgood.base.figures import Figure, FigureKind, Interval, measured
@@ -99,13 +99,18 @@ def _rate(records: FleetRecords | None, injected_count: int) -> tuple[dict[str, 
     ]
 
 
-def mean_time(records: FleetRecords) -> tuple[Figure, str, bool]:
-    """Mean time between failures of the whole fleet, how its interval was chosen, and whether counts look Poisson."""
+def mean_time(
+    records: FleetRecords, rows: Any = None, *, name: str = "failures"
+) -> tuple[Figure, str, bool]:
+    """Mean time between failures of the whole fleet, how its interval was chosen, and whether counts look Poisson.
+
+    `rows` (a mask over the incidents) asks for some of them only, such as one class.
+    """
     import numpy as np
 
     clock, observed_h = records.clock, records.observed_us / US_PER_H
-    times = np.sort(clock.until(records.hours)) * (records.window_h / clock.total)
-    count = len(records.incidents)
+    hours = records.hours if rows is None else records.hours[rows]
+    times = np.sort(clock.until(hours)) * (records.window_h / clock.total)
     chosen = headline(times, records.window_h, exposure=observed_h)
     made = chosen.interval
     interval = None
@@ -114,11 +119,11 @@ def mean_time(records: FleetRecords) -> tuple[Figure, str, bool]:
             lo=US_PER_H / made.hi, hi=US_PER_H / made.lo, level=made.level, method=made.words
         )
     figure = measured(
-        "mean time between failures",
-        records.observed_us / count,
+        f"mean time between {name}",
+        records.observed_us / len(hours),
         "us",
-        source=f"ledger, {records.rule}",
-        n=count,
+        source=f"ledger, grouped by {records.question.rule}",
+        n=len(hours),
         interval=interval,
         exposure=f"{format_duration(records.observed_us)} observed",
         as_of_us=records.end_us,
@@ -137,21 +142,11 @@ def _window_note(records: FleetRecords) -> str:
 
 def _stops(records: FleetRecords) -> dict[str, Figure]:
     """Each class's own mean time: their rates add up to the rate of the job."""
-    counts = records.incidents.class_.counts()
-    rest = len(records.incidents) - sum(counts.values())
-    named = {**counts, **({UNCLASSIFIED: rest} if rest else {})}
-    found = {}
-    for name, count in named.items():
-        rate = garwood(count, records.observed_us, level=LEVEL)
-        found[name] = measured(
-            f"mean time between {name}",
-            records.observed_us / count,
-            "us",
-            source=f"ledger, {records.rule}",
-            n=count,
-            interval=Interval(lo=1 / rate.hi, hi=1 / rate.lo, level=LEVEL, method="exact Poisson"),
-        )
-    return found
+    column = records.incidents.class_
+    named = {name: column.codes == column.code_of(name) for name in column.counts()}
+    if (column.codes < 0).any():
+        named[UNCLASSIFIED] = column.codes < 0
+    return {name: mean_time(records, rows, name=name)[0] for name, rows in named.items()}
 
 
 # --- projection --------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_the_rates_of_the_domains_are_shown_with_their_shares(section):
     inputs = next(part for part in section.parts if part.name == "inputs")
     stops = next(table for table in inputs.tables if table.name == "stops")
     assert [row[0] for row in stops.rows] == ["gpu", "network", "software"]
-    assert [row[2].value for row in stops.rows] == pytest.approx([210 / 360, 60 / 360, 90 / 360])
+    assert [row[4].value for row in stops.rows] == pytest.approx([210 / 360, 60 / 360, 90 / 360])
     chances = next(table for table in inputs.tables if table.name == "untouched")
     assert chances.rows[0][1].value == pytest.approx(2.718281828 ** (-1 / 4))  # M is 4 h
 
