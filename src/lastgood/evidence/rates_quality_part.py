@@ -15,12 +15,11 @@ from lastgood.evidence.rates_study import FleetStudies, exposure_words
 from lastgood.evidence.report import Cell, Column, FigureRow, Note, Section, Table
 from lastgood.evidence.wording import instant_text
 from lastgood.ledger.event import Event
+from lastgood.ledger.life import PROGRESS_FORMATS
 
 FILES_MAX: Final = 20
 REASONS_MAX: Final = 12
 CODES_MAX: Final = 8
-PROGRESS_FORMATS: Final = frozenset(("goodput", "mlperf"))
-"""Logs that a job writes about its own steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from lastgood.base.errors import LedgerPathError
 from lastgood.ledger.columns_exposure import Steps, exposure_steps
 from lastgood.ledger.columns_fold import fold_table
 from lastgood.ledger.columns_remap import remap_table
+from lastgood.ledger.life import PROGRESS_FORMATS
 from lastgood.ledger.schema import storage_errors
 from lastgood.ledger.store import read_store
 from lastgood.ledger.table import (
@@ -72,10 +73,13 @@ def observed_windows(table: EventTable) -> list[Window]:
     """The time that the records speak about: the union of what imports say they cover.
 
     Without such a statement it is the time from the first to the last record, which is marked as inferred: a failure
-    before the first record or after the last could not have been seen.
+    before the first record or after the last could not have been seen. A log of a job's own steps speaks about no
+    failures, and its time is not counted.
     """
     windows: list[Window] = []
     for said in table.coverage:
+        if said.format in PROGRESS_FORMATS:
+            continue
         if windows and said.begin_us <= windows[-1].end_us:
             windows[-1] = Window(windows[-1].begin_us, max(windows[-1].end_us, said.end_us))
         else:

@@ -17,6 +17,8 @@ from lastgood.ledger.executions import Executions, is_imported
 MARKS = frozenset(
     (EventKind.RUN_START, EventKind.RUN_END, EventKind.ATTEMPT_START, EventKind.ATTEMPT_END)
 )
+PROGRESS_FORMATS = frozenset(("goodput", "mlperf"))
+"""Logs that a job writes about its own steps. They hold no failures by their nature, so their silence says nothing."""
 STEPS_OF_SILENCE = 2
 """A run whose steps are long is silent for long between them."""
 

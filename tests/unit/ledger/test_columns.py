@@ -135,8 +135,8 @@ def test_what_lies_within_the_window_of_two_members_is_correlated_up_to_its_end(
 # --- coverage -----------------------------------------------------------------------------------------
 
 
-def covered(begin: int, end: int, *, declared: bool = False) -> Event:
-    body = {"coverage": {"begin_us": begin, "end_us": end, "format": "xid", "declared": declared}}
+def covered(begin: int, end: int, *, declared: bool = False, format: str = "xid") -> Event:
+    body = {"coverage": {"begin_us": begin, "end_us": end, "format": format, "declared": declared}}
     return some_event(begin, body=body)
 
 
@@ -146,6 +146,12 @@ def test_the_observed_time_is_the_union_of_what_the_files_cover():
     )
     assert observed_windows(table) == [Window(0, 20), Window(50, 70)]
     assert table.coverage[0] == Coverage(begin_us=0, end_us=10, format="xid", is_declared=True)
+
+
+def test_a_log_of_a_jobs_own_steps_speaks_about_no_failures():
+    table = table_of([covered(0, 10), covered(5, 900, format="goodput")])
+    assert observed_windows(table) == [Window(0, 10)]
+    assert len(table.coverage) == 2
 
 
 def test_without_coverage_the_observed_time_is_inferred_from_the_records():
