@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from lastgood.base.errors import BadInput
 from lastgood.base.rng import numpy_stream
 from lastgood.budget.finding import ALPHA, EVENTS_MIN, Finding, format_float, format_p, student_p
-from lastgood.budget.intervals import RateInterval
 from lastgood.budget.operational import ExposureCurve
+from lastgood.budget.rate_interval import RateInterval
 from lastgood.budget.rates import RateStudy
 from lastgood.budget.sample import Sample
 from lastgood.budget.share import binomial_tail, clopper_pearson

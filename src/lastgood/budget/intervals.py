@@ -6,93 +6,28 @@ the number of *independent* events that the counts are worth: n over the dispers
 the dispersion is itself estimated from a few bins. With dispersion 1 and many bins it is Garwood's interval.
 
 How the headline is chosen, and why so; tests/simulation/test_calibration.py holds what each step earns:
-- The dispersion test chooses at 0.20 and not at 0.05: with 20 to 40 events a test at 0.05 misses mild bursts often
-  enough that the headline covers 92 to 94 %, while choosing the wider interval without need costs a few percent of
-  width.
-- Bins are merged two by two while neighbours move together (z > 1.28), and the largest dispersion seen is kept:
-  bursts that cross the edges of bins otherwise hide half of their variance.
+- By the dispersion of the counts: see `spread.py`.
 - Where nodes are known and unequal, the variance between nodes takes over: it already holds the bursts that stay on
   one node. What many nodes do at once is added only where the bins show it beyond their cells of node and bin.
 """
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.errors import BadInput
-from lastgood.base.rng import numpy_stream
-from lastgood.budget.dispersion import (
-    bins_for,
-    check_times,
-    count_in_bins,
-    index_of,
-    lag1_of,
-    lag1_z_of,
-)
+from lastgood.budget.block_bootstrap import stationary_block_bootstrap
+from lastgood.budget.dispersion import check_times, index_of
 from lastgood.budget.finding import EVENTS_MIN, chi_square_tail, format_float, format_p
+from lastgood.budget.rate_interval import IntervalMethod, RateInterval, check_rate
+from lastgood.budget.spread import CHOOSING_ALPHA, Spread, measure_spread
 
 if TYPE_CHECKING:
     import numpy as np
 
-CHOOSING_ALPHA = 0.20
-MEMORY_Z = 1.28
-MERGED_BINS_MIN = 6
-BOOTSTRAP_DRAWS = 2000
 NODES_MIN = 6
 ALPHA_OF_NODES = 0.05
-
-
-class IntervalMethod(enum.StrEnum):
-    """How an interval is made. `auto` lets the tests choose; anything else is fixed in advance, and said."""
-
-    AUTO = "auto"
-    EXACT = "exact"
-    QUASI_POISSON = "quasi-poisson"
-    BLOCK_BOOTSTRAP = "block-bootstrap"
-    BY_NODE = "by-node"
-    """Between nodes: for rates that are to hold for other nodes of the same kind."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateInterval:
-    """Events over exposure, and what the rate could also be, in events per unit of exposure."""
-
-    count: int
-    exposure: float
-    lo: float
-    hi: float
-    level: float
-    method: IntervalMethod
-    words: str
-    """The method with its numbers, such as `quasi-Poisson, dispersion 5.2, 25 bins`."""
-    dispersion: float = 1.0
-    """The factor by which its variance exceeds that of independent events."""
-    degrees: float | None = None
-    """Degrees of freedom of the dispersion."""
-    is_one_sided: bool = False
-    """No event seen: the upper end holds all of the error."""
-
-    @property
-    def rate(self) -> float:
-        """Events per unit of exposure."""
-        return self.count / self.exposure
-
-    @property
-    def mean(self) -> float | None:
-        """Exposure per event; None without events."""
-        return self.exposure / self.count if self.count else None
-
-    @property
-    def mean_lo(self) -> float:
-        """Shortest exposure per event that the counts do not contradict."""
-        return 1 / self.hi
-
-    @property
-    def mean_hi(self) -> float | None:
-        """Longest one; None where the rate may be zero."""
-        return 1 / self.lo if self.lo > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,20 +43,6 @@ class Headline:
     """Every interval that was computed, the exact one first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """The dispersion that an interval of the whole window has to carry."""
-
-    index: float
-    bins: int
-    """Bins of the count that gave it."""
-    p: float
-    """Of the test that chose."""
-    is_merged: bool
-    """Bins were merged because neighbours move together."""
-    is_poisson_like: bool
-
-
 def garwood(count: int, exposure: float, *, level: float = 0.95) -> RateInterval:
     """The exact Poisson interval of a rate over a window of fixed length.
 
@@ -130,7 +51,7 @@ def garwood(count: int, exposure: float, *, level: float = 0.95) -> RateInterval
     """
     from lastgood.ledger.ettr import poisson_interval_us
 
-    _check(count, exposure, level)
+    check_rate(count, exposure, level)
     # Any unit of exposure will do: the function divides it by quantiles of the gamma distribution.
     shortest, longest = poisson_interval_us(count, exposure, level=level)
     return RateInterval(
@@ -158,7 +79,7 @@ def scaled_garwood(
     """
     from scipy.special import gammaincinv, ndtri, stdtrit
 
-    _check(count, exposure, level)
+    check_rate(count, exposure, level)
     tail = (1 - level) / 2
     ratio = float(stdtrit(degrees, tail)) / float(ndtri(tail))
     worth = count / (max(1.0, index) * ratio * ratio)
@@ -173,33 +94,6 @@ def scaled_garwood(
         words=f"quasi-Poisson, dispersion {format_float(max(1.0, index))}",
         dispersion=max(1.0, index),
         degrees=degrees,
-    )
-
-
-def measure_spread(times_h: np.ndarray, window_h: float) -> Spread:
-    """The dispersion for an interval: largest over merged bins while neighbours move together.
-
-    Assumes: equal exposure per bin (operational time), bursts shorter than a sixth of the window.
-    Source: batch means, Schmeiser (1982), for the merging; index of dispersion, Fisher (1925), for the test.
-    """
-    bins = bins_for(len(times_h))
-    counts = count_in_bins(times_h, window_h, bins)
-    index = index_of(counts)
-    p = chi_square_tail(index * (bins - 1), bins - 1)
-    z = lag1_z_of(lag1_of(counts), bins)
-    has_memory = z > 1.645
-    best, best_bins, merged = index, bins, counts
-    while z > MEMORY_Z and len(merged) // 2 >= MERGED_BINS_MIN:
-        merged = count_in_bins(times_h, window_h, len(merged) // 2)
-        z = lag1_z_of(lag1_of(merged), len(merged))
-        best_bins = len(merged)
-        best = max(best, index_of(merged))
-    return Spread(
-        index=best,
-        bins=best_bins,
-        p=p,
-        is_merged=best_bins < bins,
-        is_poisson_like=p >= CHOOSING_ALPHA and not has_memory and best_bins == bins,
     )
 
 
@@ -220,68 +114,6 @@ def _quasi(count: int, exposure: float, spread: Spread, level: float) -> RateInt
     made = scaled_garwood(count, exposure, index=spread.index, degrees=spread.bins - 1, level=level)
     merged = ", merged because neighbours move together" if spread.is_merged else ""
     return replace(made, words=f"{made.words} over {spread.bins} bins{merged}")
-
-
-def stationary_block_bootstrap(
-    times_h: np.ndarray,
-    window_h: float,
-    *,
-    exposure: float | None = None,
-    level: float = 0.95,
-    seed: int = 0,
-    draws: int = BOOTSTRAP_DRAWS,
-) -> RateInterval:
-    """The interval from resampled stretches of the record: blocks of random length keep bursts whole.
-
-    Works on at most 200 bins, so ten million events cost what two hundred do. The mean block is k^(1/3) bins, at
-    least as long as the correlation lasts.
-
-    Assumes: a record without trend that is long against its bursts. With few blocks it is too narrow: on the fleets of
-    tests/simulation/test_calibration.py it covers 90 to 94 % where it promises 95, so no test ever chooses it.
-    Source: Politis and Romano (1994), the stationary bootstrap; percentile limits.
-    """
-    import numpy as np
-
-    times = check_times(times_h, window_h)
-    n = len(times)
-    exposure = exposure or window_h
-    _check(n, exposure, level)
-    bins = int(min(200, max(20, n)))
-    counts = count_in_bins(times, window_h, bins)
-    block = max(1.0, bins ** (1 / 3), 2.0 * _memory_length(counts))
-    generator = numpy_stream(seed, "stationary block bootstrap")
-    starts = generator.integers(0, bins, size=(draws, bins))
-    is_new = generator.random((draws, bins)) < 1 / block
-    is_new[:, 0] = True
-    # Position in the record: the start of the running block plus the steps since it began.
-    steps = np.arange(bins)
-    began = np.maximum.accumulate(np.where(is_new, steps, 0), axis=1)
-    at = (np.take_along_axis(starts, began, axis=1) + steps - began) % bins
-    totals = counts[at].sum(axis=1)
-    lo, hi = np.quantile(totals, [(1 - level) / 2, (1 + level) / 2])
-    return RateInterval(
-        count=n,
-        exposure=exposure,
-        lo=float(lo) / exposure,
-        hi=float(hi) / exposure,
-        level=level,
-        method=IntervalMethod.BLOCK_BOOTSTRAP,
-        words=f"stationary block bootstrap, {draws} draws, mean block {block:.1f} of {bins} bins, seed {seed}",
-        dispersion=float(totals.var() / n) if n else 1.0,
-    )
-
-
-def _memory_length(counts: np.ndarray) -> float:
-    """How many bins the correlation lasts: lags until it first falls into the noise."""
-    d = counts - counts.mean()
-    total = float((d * d).sum())
-    bound = 2 / len(counts) ** 0.5
-    lag = 0
-    while total and lag < len(counts) // 4:
-        if float((d[lag + 1 :] * d[: len(d) - lag - 1]).sum()) / total < bound:
-            break
-        lag += 1
-    return float(lag)
 
 
 def by_node(
@@ -440,13 +272,3 @@ def _choose(spread: Spread, unequal: float | None) -> _Choice:
         IntervalMethod.QUASI_POISSON,
         f"chosen by test: {why}, so the exact interval would be too narrow",
     )
-
-
-def _check(count: int, exposure: float, level: float) -> None:
-    if count < 0 or not exposure > 0:
-        raise BadInput(
-            "a rate needs a count of zero or more and an exposure above zero",
-            found=f"{count} in {exposure}",
-        )
-    if not 0 < level < 1:
-        raise BadInput("a level is a probability", found=str(level), needs="between 0 and 1")

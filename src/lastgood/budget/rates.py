@@ -16,20 +16,17 @@ from lastgood.budget.bursts import Bursts, bursts
 from lastgood.budget.change_points import ChangePoints, change_points
 from lastgood.budget.dispersion import Dispersion, check_times, dispersion
 from lastgood.budget.finding import EVENTS_MIN, Finding
-from lastgood.budget.intervals import (
-    Headline,
-    IntervalMethod,
-    headline,
-    measure_spread,
-)
+from lastgood.budget.intervals import Headline, headline
 from lastgood.budget.lemons import NODES_MIN, Lemons, lemons
 from lastgood.budget.mcf import MeanCumulative, mean_cumulative
 from lastgood.budget.operational import ExposureCurve
 from lastgood.budget.power_law import PowerLaw, fit_power_law
 from lastgood.budget.rate_figures import EXPOSURE_UNKNOWN, rate_figures
+from lastgood.budget.rate_interval import IntervalMethod
 from lastgood.budget.renewal import GapShape, gap_shape
 from lastgood.budget.repair import WEEK_H, Bounces, bounces
 from lastgood.budget.sample import NodeColumns, Sample
+from lastgood.budget.spread import measure_spread
 from lastgood.budget.survival import Durations, durations
 from lastgood.budget.trend import Trend, trend
 

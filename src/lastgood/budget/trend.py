@@ -27,7 +27,7 @@ from lastgood.budget.finding import (
     student_p,
     too_few,
 )
-from lastgood.budget.intervals import Spread, measure_spread
+from lastgood.budget.spread import Spread, measure_spread
 
 if TYPE_CHECKING:
     import numpy as np

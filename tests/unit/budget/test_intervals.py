@@ -7,16 +7,16 @@ from statsmodels.stats.rates import confint_poisson
 
 from lastgood.base.errors import BadInput
 from lastgood.base.rng import numpy_stream
+from lastgood.budget.block_bootstrap import stationary_block_bootstrap
 from lastgood.budget.intervals import (
-    IntervalMethod,
     by_node,
     garwood,
     headline,
-    measure_spread,
     quasi_poisson,
     scaled_garwood,
-    stationary_block_bootstrap,
 )
+from lastgood.budget.rate_interval import IntervalMethod
+from lastgood.budget.spread import measure_spread
 
 
 def random(*names):

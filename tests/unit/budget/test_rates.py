@@ -9,8 +9,8 @@ from lastgood.base.errors import BadInput
 from lastgood.base.figures import FigureKind, render
 from lastgood.base.rng import numpy_stream
 from lastgood.budget.family import judge_together
-from lastgood.budget.intervals import IntervalMethod
 from lastgood.budget.operational import constant, from_steps
+from lastgood.budget.rate_interval import IntervalMethod
 from lastgood.budget.rates import study
 from lastgood.budget.sample import Sample
 
