@@ -65,6 +65,7 @@ def _stops_table(scenario: Scenario) -> Table:
     """Λ = Σλ: what each domain adds to the rate of the job."""
     total = sum(1 / float(f.value or 1) for f in scenario.stops.values())
     rows = []
+    told_by: dict[str, list[str]] = {}
     for name, figure in scenario.stops.items():
         share = combine(
             [figure],
@@ -74,7 +75,8 @@ def _stops_table(scenario: Scenario) -> Table:
             source="λ of this domain over Λ",
         )
         title, value, low, high, told = _row(name, figure)
-        rows.append((title, value, low, high, share, told))
+        rows.append((title, value, low, high, share))
+        told_by.setdefault(told, []).append(title)
     return Table(
         name="stops",
         title="Λ = Σλ over the domains that stop the job",
@@ -84,9 +86,9 @@ def _stops_table(scenario: Scenario) -> Table:
             Column(title="low"),
             Column(title="high"),
             Column(title="share of Λ"),
-            Column(title="from", is_number=False),
         ),
         rows=tuple(rows),
+        note=". ".join(f"{', '.join(names)}: {told}" for told, names in told_by.items()) + ".",
     )
 
 
