@@ -28,6 +28,7 @@ from lastgood.ledger.importers.source import Line, Row, Source
 
 _OFF_THE_BUS = "79"
 _RECOVERY = "154"
+_ENGINE = "13"
 _NVLINK_CODES = frozenset(str(code) for code in range(144, 151))
 
 _JOURNAL_BYTES = b'"MESSAGE":['
@@ -53,6 +54,8 @@ _FALLEN_REST = re.compile(r"\s*NVRM: (?:\(PCI ID|installed in|system has|fallen 
 _FALLEN_LINES_MAX = 8
 """The multi-line form spreads over four lines; other lines of the driver may come between."""
 _PID = re.compile(r"pid='?(<unknown>|\d{1,10})'?", re.ASCII)
+_PLACE = re.compile(r"GPC (\d{1,3}), TPC (\d{1,3})", re.ASCII)
+"""Where in the GPU an engine raised its exception: the same place again and again is hardware."""
 _NAME = re.compile(r"(?<![a-z])name=('[^']{0,64}'|<unknown>|[^,]{1,64})")
 _NVLINK = re.compile(
     r"\b(?P<unit>[A-Z][A-Z0-9_]{2,20}) (?P<severity>Fatal|Nonfatal|Non-fatal)\b(?: (?P<scope>XC[01]))?(?: i(?P<instance>\d{1,4}))?"
@@ -292,6 +295,8 @@ class DriverReader:
             body["pid"] = int(match[1])
         if (match := _NAME.search(rest)) is not None and "<unknown>" not in match[1]:
             body["process"] = match[1].strip("' ")
+        if code == _ENGINE and (match := _PLACE.search(rest)) is not None:
+            body["gpc"], body["tpc"] = int(match[1]), int(match[2])
         if code in _NVLINK_CODES and (match := _NVLINK.search(rest)) is not None:
             code = _nvlink(code, match, body)
         if code == _OFF_THE_BUS and pci is not None:

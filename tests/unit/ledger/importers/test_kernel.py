@@ -103,6 +103,13 @@ def test_old_and_new_forms_give_the_device_and_the_code(tmp_path, message, devic
     assert event.body["code"] == code
 
 
+def test_an_exception_of_an_engine_keeps_its_place_in_the_gpu(tmp_path):
+    """The same place again and again is hardware, whatever the application does."""
+    said = "NVRM: Xid (PCI:0000:0f:00): 13, pid=7, name=x, Graphics SM Warp Exception on (GPC 3, TPC 11): Out Of Range"
+    event = only(import_text(tmp_path, stamped(said)))
+    assert (event.body["gpc"], event.body["tpc"]) == (3, 11)
+
+
 def test_unknown_pids_and_names_are_not_made_up(tmp_path):
     event = only(
         import_text(
