@@ -27,14 +27,14 @@ def fleet_headline(studies: FleetStudies) -> Headline:
     """The report in one sentence: how many, on how many nodes, in how long, and the trend of the whole."""
     records, count = studies.records, studies.all.sample.count
     if not count:
-        sentence = f"No failure is recorded in {_span(studies)}."
+        sentence = f"No failure is recorded in {span_words(studies)}."
     else:
         hit = len(records.incidents.host.counts())
         on = f" on {hit:,} node{'s' if hit > 1 else ''}" if hit else ""
         trend = studies.all.trend
         way = {1: "the rate is rising", -1: "the rate is falling", 0: "no trend shown overall"}
         said = "too few to test" if trend.headline.is_rejected is None else way[trend.direction]
-        sentence = f"{_incidents(count)}{on} in {_span(studies)}; {said}."
+        sentence = f"{_incidents(count)}{on} in {span_words(studies)}; {said}."
     return Headline(state="nothing", sentence=sentence)
 
 
@@ -102,9 +102,15 @@ def _getting_worse(studies: FleetStudies) -> list[str]:
             ]
             if named:
                 sentences.append(f"{word}: {', '.join(named)}.")
-        sentences.append(
-            f"{primary.family.tests} groups were tested; what is named holds for all of them together (Holm)."
-        )
+        if primary.family.tests:
+            groups = (
+                "1 group was"
+                if primary.family.tests == 1
+                else f"{primary.family.tests} groups were"
+            )
+            sentences.append(
+                f"{groups} tested; what is named holds for all of them together (Holm)."
+            )
         suspects = [
             f"{row.group.name.rpartition('/')[2]} ({row.study.trend.laplace.statistic:+.2f})"
             for row in primary.rows
@@ -201,7 +207,7 @@ def _incidents(count: int) -> str:
     return "1 incident" if count == 1 else f"{count:,} incidents"
 
 
-def _span(studies: FleetStudies) -> str:
+def span_words(studies: FleetStudies) -> str:
     """The window's length as a person says it."""
     days = studies.records.window_d
     if days >= 2:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from lastgood.base.figures import Figure, FigureKind, Interval, combine
+from lastgood.base.units import US_PER_DAY, format_duration
 from lastgood.budget.finding import Finding, format_p
 from lastgood.budget.intervals import IntervalMethod, RateInterval
 from lastgood.budget.rates import RateStudy
@@ -56,7 +57,15 @@ def window_words(studies: FleetStudies) -> str:
         if holes
         else ""
     )
-    return f"{begin} to {end} UTC ({records.window_d:,.1f} d{gaps}), {records.window_source}"
+    return f"{begin} to {end} UTC ({_length(records.end_us - records.begin_us)}{gaps}), {records.window_source}"
+
+
+def _length(length_us: int) -> str:
+    return (
+        f"{length_us / US_PER_DAY:,.1f} d"
+        if length_us >= 2 * US_PER_DAY
+        else format_duration(length_us)
+    )
 
 
 def _figures(whole: RateStudy) -> tuple[FigureRow, ...]:
