@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lastgood.base.errors import EXIT_HELD, BadInput
+from lastgood.base.errors import EXIT_HELD, BadInput, Refused
 from lastgood.cli.rate_options import instant_us, mapping_files, rate_options, rates_question
 
 if TYPE_CHECKING:
@@ -92,8 +92,19 @@ def _studies(
 ) -> FleetStudies:
     from lastgood.evidence.rates_report import read_records
     from lastgood.evidence.rates_study import study_fleet
+    from lastgood.ledger.life import PROGRESS_FORMATS
 
-    return study_fleet(read_records(path, question, files), by=by or None, name=name)
+    records = read_records(path, question, files)
+    formats = {said.format for said in records.coverage}
+    if formats and formats <= PROGRESS_FORMATS:
+        raise Refused(
+            "a rate of failures cannot come from a log of steps, which holds none by its nature",
+            where=str(path),
+            found=" and ".join(sorted(map(str, formats))),
+            needs="a log that tells of failures: a kernel's, a scheduler's, an incident log",
+            next=f"for the run itself: lastgood report --ledger {path}",
+        )
+    return study_fleet(records, by=by or None, name=name)
 
 
 def _rates_section(studies: FleetStudies) -> Section:

@@ -65,3 +65,11 @@ def test_a_bundle_of_an_imported_run_recomputes(cli, logs):
     result = cli("recompute", logs / "bundle", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["is_equal"] is True
+
+
+def test_rates_of_a_log_of_steps_are_refused_with_the_next_command(cli, logs):
+    assert cli("import", logs / "B.jsonl", "--ledger", logs / "b.db").exit_code == 0
+    result = cli("rates", "--ledger", logs / "b.db")
+    assert result.exit_code == 3
+    assert "which holds none by its nature: found goodput" in result.stderr
+    assert f"lastgood report --ledger {logs / 'b.db'}" in result.stderr
