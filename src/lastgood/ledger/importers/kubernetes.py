@@ -7,6 +7,7 @@ the last occurrence become events with what they stand for *at least*, and no ev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +18,9 @@ from lastgood.ledger.importers.mapping import mapping_fields
 from lastgood.ledger.importers.source import Item, Source, json_items
 
 _COUNT_MAX = 2**31 - 1
+_DRIVER = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:]{5,20})[^)]{0,20}\):? ?(\d{1,6})\b", re.ASCII
+)
 LIMITATION = (
     "Kubernetes keeps events for one hour by default, merges repeats and drops some under load: "
     "counts are at least, and a time without events shows nothing"
@@ -61,6 +65,7 @@ class _Parser:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._mapping = context.mapping("k8s-reason")
+        self._xid = context.mapping("xid")
 
     def parse(self, row: Item) -> Iterator[Event]:
         """One event object."""
@@ -78,11 +83,12 @@ class _Parser:
         seen = self._seen(event)
         self._context.coverage(seen.first_us)
         self._context.coverage(seen.last_us)
-        if not self._mapping.is_listed(reason) and event.get("type") == "Normal":
+        fields = self._fields(event, about, reason)
+        is_known = self._mapping.is_listed(reason) or fields["body"]["code"] != reason
+        if not is_known and event.get("type") == "Normal":
             self._context.ignore(row, "Normal events of reasons that the table does not list")
             return
         uid = _uid(event)
-        fields = self._fields(event, about, reason)
         body = fields.pop("body")
         yield self._context.event(
             EventKind.OBSERVATION,
@@ -141,19 +147,28 @@ class _Parser:
         message = (
             event.get("message") if isinstance(event.get("message"), str) else event.get("note")
         )
+        text = message if isinstance(message, str) else None
         parts = [about.get(key) for key in ("kind", "namespace", "name")]
+        host = _host(event, about) or self._context.options.host
+        driver = None if text is None else _DRIVER.search(text)
+        # A health check that passes a driver's line on says more with its code than with its reason.
+        mapping, code = (
+            (self._mapping, reason) if driver is None else (self._xid, str(int(driver[2])))
+        )
+        device = None if driver is None else driver[1].lower()
         body: dict[str, Any] = {
             "label": reason,
-            "mapping": self._mapping.id,
-            "code": reason,
+            "mapping": mapping.id,
+            "code": code,
             "about": "/".join(part for part in parts if isinstance(part, str) and part),
-            "text": message if isinstance(message, str) else None,
+            "text": text,
             "type": event.get("type") if isinstance(event.get("type"), str) else None,
         }
         return {
-            "host": _host(event, about) or self._context.options.host,
+            "host": host,
+            "device": f"{host}/{device}" if host and device else device,
             "body": {key: value for key, value in body.items() if value},
-            **mapping_fields(self._mapping, reason),
+            **mapping_fields(mapping, code),
         }
 
 

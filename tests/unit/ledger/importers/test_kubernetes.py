@@ -76,6 +76,18 @@ def test_an_unknown_reason_is_kept_when_it_warns_and_counted_when_it_does_not(tm
     }
 
 
+def test_a_drivers_line_in_the_message_is_read_through_the_table_of_xids(tmp_path):
+    message = "kernel: NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus."
+    (event_,) = import_text(tmp_path, json.dumps(event(reason="GpuFault", message=message))).events
+
+    assert (event_.body["label"], event_.body["code"], event_.cause) == (
+        "GpuFault",
+        "79",
+        "gpu.bus",
+    )
+    assert [d.id for d in event_.domain] == ["n1", "n1/0000:41:00"]
+
+
 def test_a_later_dump_of_the_same_object_adds_its_newest_occurrence_only(tmp_path):
     import_text(
         tmp_path, json.dumps(event(count=3, lastTimestamp="2026-11-02T03:20:00Z")), name="a"
