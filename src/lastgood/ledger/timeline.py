@@ -210,10 +210,13 @@ def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cla
 
 
 def _is_placed(submitted: Event, start: Event) -> bool:
-    """True when one log has a run's start, and later the start of its attempt."""
+    """True when one log has a run's start (or an end that turned out not to be its last), and then an attempt's start."""
     if submitted.source is None or start.source is None:
         return False
-    is_pair = (submitted.kind, start.kind) == (EventKind.RUN_START, EventKind.ATTEMPT_START)
+    is_pair = start.kind == EventKind.ATTEMPT_START and submitted.kind in {
+        EventKind.RUN_START,
+        EventKind.RUN_END,
+    }
     return is_pair and submitted.source.importer == start.source.importer is not None
 
 
@@ -269,10 +272,17 @@ def _incident_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cl
             by_incident.setdefault(name, []).append(event)
     quiet = {EventKind.INCIDENT_CLOSE, EventKind.ATTEMPT_START, EventKind.RUN_START}
     marks_us = sorted(time_of(e) for e in events if e.kind in quiet)
-    starts_us = sorted(time_of(e) for e in events if e.kind == EventKind.RUN_START)
+    starts_us = sorted(time_of(e) for e in events if _is_new_start(e))
     for members in by_incident.values():
         members.sort(key=lambda e: (_seen(e), _PHASE_ORDER[EventKind(e.kind)], e.id))
         yield from _one_incident(members, timeline, marks_us, starts_us)
+
+
+def _is_new_start(event: Event) -> bool:
+    """A start that ends what nobody closed: of the run, or of an attempt in a log, which has no word for *recovered*."""
+    return event.kind == EventKind.RUN_START or (
+        event.kind == EventKind.ATTEMPT_START and is_imported(event)
+    )
 
 
 def _one_incident(

@@ -25,6 +25,8 @@ from lastgood.ledger.importers.source import Item
 
 JOBS_MAX = 100_000
 """Jobs whose last attempt is remembered; a job that comes again after so many others keeps two ends."""
+ATTEMPTS_MAX = 1_000
+"""Attempts of one job that are told apart when they come twice."""
 FAILED_HOSTS_MAX = 256
 TEXT_MAX = 2_000
 
@@ -105,6 +107,8 @@ class _Before:
     """The incident that ended it, while it is open."""
     earliest: tuple[int, int]
     """Start and number of the earliest attempt that was seen, when the newest come first."""
+    seen: dict[int, int] = field(default_factory=dict)
+    """Start of each attempt so far -> its number: a file may hold two exports."""
 
 
 @dataclass(slots=True)
@@ -133,19 +137,28 @@ class JobEvents:
         attempt = self._attempt(job, before)
         since_us = job.start_us or job.end_us or 0
         now = _Before(attempt, since_us, None, None, None, (since_us, attempt))
+        is_last = before is None or before.start_us <= since_us
+        is_known = before is not None and since_us in before.seen
         if job.start_us is not None:
-            yield from self._start(job, attempt, row, before)
+            yield from self._start(job, attempt, row, None if is_known else before)
         if is_over:
-            yield from self._end(job, attempt, row, now, is_last=not _is_later(before, now))
-        if before is not None and _is_later(before, now):
-            if now.incident is not None:
+            yield from self._end(job, attempt, row, now, is_last=is_last)
+        if before is not None and not is_last:
+            if now.incident is not None and not is_known:
                 yield self._closed(job, now, row, *before.earliest)
             before.earliest = min(before.earliest, now.earliest)
-        else:
-            self.last.pop(run, None)
-            self.last[run] = now
-            if len(self.last) > JOBS_MAX:
-                self.last.popitem(last=False)
+            now = before
+        elif before is not None:
+            now.seen = before.seen
+        self._remember(run, now, since_us, attempt)
+
+    def _remember(self, run: str, now: _Before, since_us: int, attempt: int) -> None:
+        if len(now.seen) < ATTEMPTS_MAX:
+            now.seen[since_us] = attempt
+        self.last.pop(run, None)
+        self.last[run] = now
+        if len(self.last) > JOBS_MAX:
+            self.last.popitem(last=False)
 
     def _in_order(self, job: JobAttempt) -> JobAttempt:
         """An end before its start is no time at all: the clock went back."""
@@ -161,7 +174,9 @@ class JobEvents:
         """1-based. From the record when it counts restarts, else by the order of the records."""
         if job.restarts is not None and self.context.options.run is None:
             return job.restarts + 1
-        return 1 if before is None else before.attempt + 1
+        if before is None:
+            return 1
+        return before.seen.get(_identity(job)[1], before.attempt + 1)
 
     def _start(
         self, job: JobAttempt, attempt: int, row: Item, before: _Before | None
@@ -314,11 +329,6 @@ def _hosts(text: str) -> tuple[str, ...]:
         return expand_hosts(text, limit=FAILED_HOSTS_MAX)
     except ValueError as error:
         raise RowProblem("a list of hosts that cannot be", str(error)) from error
-
-
-def _is_later(before: _Before | None, now: _Before) -> bool:
-    """True when the export names the newest attempt first: the one before in the file came after this one in time."""
-    return before is not None and before.start_us > now.start_us
 
 
 def _identity(job: JobAttempt) -> tuple[str, int]:

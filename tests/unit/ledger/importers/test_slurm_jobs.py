@@ -280,3 +280,38 @@ def test_a_list_of_failed_hosts_that_cannot_be_rejects_its_row(tmp_path):
 def test_a_job_that_runs_is_covered_up_to_the_export(tmp_path):
     file = import_one(tmp_path, REQUEUE).file
     assert file.coverage_end_us == 1_793_607_600 * S  # 1,200 s after the start of attempt 3
+
+
+def test_two_exports_in_one_file_are_one(tmp_path):
+    header, *rows = REQUEUE.read_text().splitlines()
+    without = [row.split("|") for row in (header, *rows[:3])]
+    rows = ["|".join(fields[:10] + fields[11:]) for fields in without]  # no Restarts
+    zero = rows[1].replace("5123", "5200").replace("1793601300", "1793594100")
+    once = import_text(tmp_path, "\n".join([*rows, zero]), ledger="once")
+    twice = import_text(tmp_path, "\n".join([*rows, zero, *rows, zero]), ledger="twice")
+    assert sorted(e.id for e in twice.events) == sorted(e.id for e in once.events)
+    assert {e.attempt for e in once.events if e.run == "slurm/5123"} == {1, 2, 3}
+
+
+def test_an_attempt_that_comes_twice_is_counted_once(tmp_path):
+    rows = [row.split("|") for row in REQUEUE.read_text().splitlines()[:3]]
+    header, one, two = ["|".join(fields[:10] + fields[11:]) for fields in rows]  # no Restarts
+    events = import_text(tmp_path, f"{header}\n{one}\n{one}\n{two}").events
+    assert {(e.attempt, e.t_occurred_us) for e in events if e.kind == "attempt.start"} == {
+        (1, 1_793_594_100 * S),
+        (2, 1_793_602_200 * S),
+    }
+
+
+@pytest.mark.parametrize("job_id", ["5123", "5223", "5323", "5423", "5523"])
+def test_a_later_export_without_the_first_attempt_still_shows_the_wait(tmp_path, job_id):
+    """Several jobs, because events of one moment are ordered by their ids."""
+    header, one, two, *_ = REQUEUE.read_text().replace("5123", job_id).splitlines()
+    import_text(tmp_path, f"{header}\n{one}\n", name="monday.psv")
+    events = import_text(tmp_path, f"{header}\n{two}\n", name="tuesday.psv").events
+    wall = partition(events, run=f"slurm/{job_id}", as_of_us=1_793_700_000 * S)
+    assert {str(k): v // S for k, v in wall.totals_us.items() if v} == {
+        "down.schedule": 200 + 900,
+        "unknown": 7200 + 3600,
+    }
+    assert wall.inferred_us == 0
