@@ -17,7 +17,13 @@ from lastgood.ledger.event import Event
 from lastgood.ledger.importers.cause_words import class_of, find_word
 from lastgood.ledger.importers.handkept_entries import UNIT, read_entries, shape_of
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
-from lastgood.ledger.importers.people_times import is_missing, is_still_open, parse_people_time
+from lastgood.ledger.importers.people_times import (
+    is_missing,
+    is_still_open,
+    is_two_days,
+    order_of,
+    parse_people_time,
+)
 from lastgood.ledger.importers.source import Item, Source
 from lastgood.ledger.importers.table_rows import sniff_delimiter
 from lastgood.ledger.importers.times import DAY_US, ParsedTime
@@ -61,7 +67,12 @@ class HandkeptImporter:
             )
         context.note(READING)
         entries = read_entries(source.lines(), shape, delimiter=sniff_delimiter(text))
-        yield from context.rows(entries, _Parser(context).parse)
+        order = order_of(text)
+        if order is not None:
+            context.note(
+                f"dates such as 03/04/2026 are read {order}, as others of this file must be, and marked"
+            )
+        yield from context.rows(entries, _Parser(context, order).parse)
 
 
 IMPORTER = HandkeptImporter()
@@ -75,8 +86,9 @@ class _Cause(NamedTuple):
 
 
 class _Parser:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, order: str | None) -> None:
         self._context = context
+        self._order = order
         self._mapping = context.mapping("cause-words")
         self._counts: OrderedDict[tuple[int, str], int] = OrderedDict()
 
@@ -90,7 +102,7 @@ class _Parser:
             self._context.ignore(row, "empty entries")
             return
         start_text = _start_text(entry)
-        begin = parse_people_time(start_text, self._context.times)
+        begin = self._time(start_text)
         end = self._end(entry, start_text, begin)
         self._context.coverage(begin.t_us)
         hosts = _hosts(entry) or [name for name in (self._context.options.host,) if name]
@@ -134,6 +146,11 @@ class _Parser:
             self._counts.popitem(last=False)
         yield from events
 
+    def _time(self, text: str) -> ParsedTime:
+        """A time; a date that can be two days is read as the others of the file are, and is marked."""
+        found = parse_people_time(text, self._context.times, order=self._order)
+        return ParsedTime(found.t_us, found.is_inferred or is_two_days(text))
+
     def _end(
         self, entry: Mapping[str, str], start_text: str, begin: ParsedTime
     ) -> ParsedTime | None:
@@ -142,7 +159,7 @@ class _Parser:
         if text is not None and not is_still_open(text):
             if _CLOCK.fullmatch(text.strip()):
                 return self._end_by_clock(text.strip(), start_text, begin)
-            end = parse_people_time(text, self._context.times)
+            end = self._time(text)
             if end.t_us < begin.t_us:
                 raise RowProblem("an entry that stops before it starts")
             return end
@@ -155,9 +172,7 @@ class _Parser:
         found = _CLOCK.search(start_text)
         if found is None:
             raise RowProblem("a stop with a clock for a start without one")
-        end = parse_people_time(
-            start_text[: found.start()] + clock + start_text[found.end() :], self._context.times
-        )
+        end = self._time(start_text[: found.start()] + clock + start_text[found.end() :])
         if end.t_us >= begin.t_us:
             return end
         self._context.note(

@@ -22,6 +22,7 @@ _TAIL = rf"(?:[T ,]+{_CLOCK}(?:\s?([AaPp])\.?[Mm]\.?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d
 _YMD = re.compile(rf"(\d{{4}})[/.](\d{{1,2}})[/.](\d{{1,2}}){_TAIL}")
 _DMY = re.compile(rf"(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}}){_TAIL}")
 _SLASHED = re.compile(rf"(\d{{1,2}})/(\d{{1,2}})/(\d{{4}}){_TAIL}")
+_IN_TEXT = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/\d{4}(?![\d/])", re.ASCII)
 _NAMED = re.compile(
     rf"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\s+)?(?:([A-Za-z]{{3,9}})\.?\s+(\d{{1,2}})|(\d{{1,2}})\.?\s+([A-Za-z]{{3,9}})\.?),?(?:\s+(\d{{4}}))?{_TAIL}"
 )
@@ -38,6 +39,24 @@ def is_missing(text: str | None) -> bool:
 def is_still_open(text: str | None) -> bool:
     """True for what stands in the place of an end that has not come."""
     return is_missing(text) or (text is not None and text.strip().lower() in _OPEN)
+
+
+def order_of(text: str) -> str | None:
+    """The order of day and month in a file, from the dates in it that can be one day only; None when none decides."""
+    pairs = [(int(m[1]), int(m[2])) for m in _IN_TEXT.finditer(text)]
+    is_day_first = any(first > 12 for first, _ in pairs)
+    is_month_first = any(second > 12 for _, second in pairs)
+    if is_day_first == is_month_first:
+        return None
+    return DAY_FIRST if is_day_first else MONTH_FIRST
+
+
+def is_two_days(text: str) -> bool:
+    """True for a date that is another one in the other order."""
+    match = _IN_TEXT.search(text[:TIME_CHARS_MAX])
+    return (
+        match is not None and match[1] != match[2] and int(match[1]) <= 12 and int(match[2]) <= 12
+    )
 
 
 def parse_people_time(text: str, times: Times, *, order: str | None = None) -> ParsedTime:

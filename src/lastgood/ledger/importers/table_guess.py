@@ -19,7 +19,12 @@ from typing import Any
 from lastgood.contract.yaml_reader import shorten
 from lastgood.ledger.importers.cause_words import class_of, find_cause
 from lastgood.ledger.importers.handkept_entries import shape_of
-from lastgood.ledger.importers.people_times import TWO_DAYS, parse_people_time
+from lastgood.ledger.importers.people_times import (
+    TWO_DAYS,
+    is_two_days,
+    order_of,
+    parse_people_time,
+)
 from lastgood.ledger.importers.source import Source, json_items
 from lastgood.ledger.importers.table import preset_of
 from lastgood.ledger.importers.table_map import load_preset_text
@@ -57,7 +62,6 @@ _MISSING = frozenset(("", "na", "n/a", "none", "null", "nan", "nat", "-", "unkno
 _ZONED = re.compile(r"(Z|UTC|[+-]\d\d:?\d\d)$|^\d{10,19}(\.\d+)?$")
 _COUNTED = frozenset(("num", "count", "number", "total", "time", "seconds"))
 """Words of a name that make it a count or a duration, whatever else is in it."""
-_SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/\d{4}")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -385,13 +389,11 @@ def _is_time(text: str) -> bool:
 def _dates(columns: list[_Column], unsure: list[str]) -> list[str]:
     """The order of day and month, when a date can be two days."""
     values = [value for column in columns for value in column.values]
-    pairs = [(int(m[1]), int(m[2])) for value in values if (m := _SLASHED.match(value)) is not None]
-    if not any(first <= 12 and second <= 12 and first != second for first, second in pairs):
+    if not any(map(is_two_days, values)):
         return []
-    if any(first > 12 for first, _ in pairs):
-        return ["dates: day-first"]
-    if any(second > 12 for _, second in pairs):
-        return ["dates: month-first"]
+    order = order_of("\n".join(values))
+    if order is not None:
+        return [f"dates: {order}"]
     unsure.append("03/04/2026 can be two days, and no date of these decides: write dates")
     return ["dates: month-first   # unsure: or day-first"]
 

@@ -280,6 +280,34 @@ def test_people_write_times_in_many_ways(tmp_path, start, expected):
 
 
 @pytest.mark.parametrize(
+    ("decides", "expected"),
+    [("25/04/2026 03:14", "2026-04-03T03:14Z"), ("04/25/2026 03:14", "2026-03-04T03:14Z")],
+)
+def test_a_date_that_can_be_two_days_is_read_as_the_others_must_be_and_marked(
+    tmp_path, decides, expected
+):
+    rows = OPEN.replace("2026-11-02 03:14", "03/04/2026 03:14") + f"| {decides} | | again | |\n"
+    read = import_text(tmp_path, rows, name="log.md", zone="UTC")
+
+    assert [(e.t_occurred_us, e.clock is not None) for e in read.events] == [
+        (us(expected), True),
+        (us("2026-04-25T03:14Z"), False),
+    ]
+    assert any("03/04/2026" in note for note in read.quality.notes)
+
+
+def test_dates_that_contradict_each_other_decide_nothing(tmp_path):
+    rows = (
+        OPEN.replace("2026-11-02 03:14", "03/04/2026")
+        + "| 25/04/2026 | | a | |\n| 04/25/2026 | | b | |\n"
+    )
+
+    assert list(import_text(tmp_path, rows, name="log.md").quality.rejected) == [
+        "a date that can be two days: write YYYY-MM-DD"
+    ]
+
+
+@pytest.mark.parametrize(
     ("cells", "reason"),
     [
         ("| | 05:00 | x | |", "an entry without a start"),
