@@ -24,6 +24,9 @@ TEXT_CHARS_MAX = 8_192
 NAME_CHARS_MAX = 256
 DEPTH_MAX = 32
 ITEM_COUNT_MAX = 10_000
+KEY_COUNT_MAX = 10_000
+_UNSEEN = "\x00"
+"""Stands for a name that was not looked at yet: no cleaned name has a control character."""
 _CACHED_CHARS_MAX = 512
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _TABLE_KEYS = frozenset(("mapping", "word_list"))
@@ -37,6 +40,8 @@ class Cleaner:
     def __init__(self, masker: Masker) -> None:
         """The masker of the ledger that is written."""
         self._masker = masker
+        self._keys: set[str] = set()
+        self._names: dict[str, str | None] = {}
         self._masked = functools.lru_cache(maxsize=8_192)(self._mask)
         self._masked_under = functools.lru_cache(maxsize=8_192)(self._mask_under)
 
@@ -50,6 +55,15 @@ class Cleaner:
         """The name of a host or device: no control characters, bounded; None when nothing is left."""
         if name is None:
             return None
+        known = self._names.get(name, _UNSEEN) if isinstance(name, str) else _UNSEEN
+        if known is not _UNSEEN:
+            return known
+        cleaned = self._clean_name(name)
+        if len(self._names) < KEY_COUNT_MAX:
+            self._names[name] = cleaned
+        return cleaned
+
+    def _clean_name(self, name: str) -> str | None:
         if not isinstance(name, str):
             raise RowProblem("a name that is not text", repr(name)[:80])
         if not name.isascii():
@@ -64,15 +78,12 @@ class Cleaner:
 
     def _mapping(self, body: Mapping[str, Any], depth: int) -> dict[str, Any]:
         clean: dict[str, Any] = {}
+        keys = self._keys
         for key, value in body.items():
-            if not isinstance(key, str):
-                key = str(key)
-            if not key.isascii():
-                key = unicodedata.normalize("NFC", _SURROGATE.sub("\ufffd", key))
-            if len(key) > NAME_CHARS_MAX:
-                key = key[:NAME_CHARS_MAX]
-            if key in clean:
-                continue  # two spellings of one key: the first counts
+            if key not in keys:
+                key = self._key(key)
+                if key in clean:
+                    continue  # two spellings of one key: the first counts
             if isinstance(value, str):
                 clean[key] = self._under(key, value)
             elif value is None or value is True or value is False:
@@ -80,6 +91,17 @@ class Cleaner:
             else:
                 clean[key] = self._value(value, depth + 1)
         return clean
+
+    def _key(self, key: Any) -> str:
+        """A key as it may be hashed. A plain one, which no other key can become, is looked at only once."""
+        text = str(key)
+        if not text.isascii():
+            text = unicodedata.normalize("NFC", _SURROGATE.sub("\ufffd", text))
+        text = text[:NAME_CHARS_MAX]
+        is_plain = text == key and text.isascii() and len(text) < NAME_CHARS_MAX
+        if is_plain and len(self._keys) < KEY_COUNT_MAX:
+            self._keys.add(text)
+        return text
 
     def _value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
