@@ -50,7 +50,7 @@ def written(faults, windows, joins) -> made.Fleet:
     return fleet
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     faults=st.lists(FAULT, max_size=40),
     windows=WINDOWS,
