@@ -17,7 +17,7 @@ from lastgood.cli.plan_inputs import (
     ledger_question,
     plan_input_options,
 )
-from lastgood.cli.plan_view import as_report, progress_bar, show, write_pictures
+from lastgood.cli.plan_view import as_report, progress_bar, require_place, show, write_pictures
 
 if TYPE_CHECKING:
     from lastgood.budget.plan import Plan
@@ -97,6 +97,7 @@ def plan(
     from lastgood.budget.closed.interval import IntervalRule
     from lastgood.budget.plan import make_plan
 
+    require_place(html)
     inputs = gather(scenario, ledger, flags=flags, settings=settings, seed=seed)
     made = make_plan(
         inputs.scenario, rule=IntervalRule(rule), is_first_order=first_order, seed=seed

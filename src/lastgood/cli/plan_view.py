@@ -70,6 +70,19 @@ def show(report: Report, *, as_json: bool, schema: str) -> None:
         click.echo(f"ledger root: {made.root}")
 
 
+def require_place(html: Path | None) -> None:
+    """Refuse a page that could not be written before anything is computed for it.
+
+    Raises:
+        BadInput: its folder is not there, or a folder has its name.
+    """
+    if html is None:
+        return
+    found = "a folder" if html.is_dir() else "" if html.parent.is_dir() else "no such folder"
+    if found:
+        raise BadInput("the page cannot be written", where=str(html), found=found)
+
+
 def write_pictures(report: Report, *, html: Path | None, charts: Path | None) -> None:
     """Write the page and the charts, and name them on stderr."""
     if html is not None:

@@ -12,6 +12,9 @@ from lastgood.budget.sampling import interval_from
 from lastgood.budget.scenario import QUANTITIES, Scenario
 from lastgood.evidence.report import Column, Section, Table
 
+CHANCE_MIN = 5e-5
+"""Smaller chances would print as zero."""
+
 
 def inputs_part(plan: Plan) -> Section:
     """Every input that was given or has a default that matters here, with its kind and source."""
@@ -108,6 +111,7 @@ def _untouched_table(scenario: Scenario) -> Table:
             ),
         )
         for t_us in (US_PER_H, 6 * US_PER_H, 24 * US_PER_H, 168 * US_PER_H)
+        if chance_of_no_stop(t_us, mean_to_stop=float(mean.value or 1)) >= CHANCE_MIN
     )
     return Table(
         name="untouched",

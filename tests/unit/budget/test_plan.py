@@ -58,10 +58,10 @@ def test_the_interval_of_the_result_is_that_of_the_inputs_carried_through():
     """E rises with M alone, so its interval must be E at the two ends of M, at the same τ."""
     from lastgood.budget.closed.efficiency import efficiency
 
-    plan = make_plan(scenario(mtti="150min..185.584726min..230min"), sample_count=8_000)
+    plan = make_plan(scenario(mtti="150min..185.584726min..230min"), sample_count=4_000)
     ends = [efficiency(plan.tau, scenario(mtti=f"{minutes}min").regime()) for minutes in (150, 230)]
     assert plan.useful.interval is not None
-    assert (plan.useful.interval.lo, plan.useful.interval.hi) == pytest.approx(ends, abs=1e-3)
+    assert (plan.useful.interval.lo, plan.useful.interval.hi) == pytest.approx(ends, abs=2e-3)
     assert plan.useful.interval.level == 0.95
     assert plan.work.interval is not None
     assert plan.work.interval.lo < plan.tau < plan.work.interval.hi

@@ -265,7 +265,7 @@ def test_every_feature_agrees_with_processes_of_simpy(features, is_exposed):
     )
     world = model(regime, segments=12.5, **features)
     draw = numpy_stream(8, "oracle", *map(str, features), str(is_exposed))
-    slow = np.array([process_oracle(world, draw) for _ in range(500)])
+    slow = np.array([process_oracle(world, draw) for _ in range(300)])
     fast = simulate(world, seed=8, count=3_000, engine=Engine.INTERPRETED).wall
     sigma = math.hypot(slow.std() / math.sqrt(len(slow)), fast.std() / math.sqrt(len(fast)))
     assert abs(slow.mean() - fast.mean()) < 3.5 * sigma
