@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from lastgood.base.errors import BadInput
 from lastgood.ledger.event import in_effect
 from lastgood.ledger.exposure import measure_exposure
 from lastgood.ledger.importers.importer import Head
+from lastgood.ledger.importers.mapping import load_mapping, remap
 from lastgood.ledger.importers.slurm_attempt import split_exit, split_state
 from lastgood.ledger.importers.slurm_jobs import DOCUMENTED, IMPORTER
+from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.walltime import partition
 from tests.unit.ledger.importers.import_cases import SAMPLES, import_one, import_text
 
@@ -315,3 +319,15 @@ def test_a_later_export_without_the_first_attempt_still_shows_the_wait(tmp_path,
         "unknown": 7200 + 3600,
     }
     assert wall.inferred_us == 0
+
+
+def test_a_time_limit_counts_as_a_failure_when_the_reader_says_so(tmp_path):
+    imported = import_text(tmp_path, table(job(1, State="TIMEOUT")))
+    assert [i.is_planned for i in imported.incidents] == [True]
+    mine = tmp_path / "mine.json"
+    rows = {"TIMEOUT": {"class": "fail_slow", "symptom": "hang", "cause": "unknown"}}
+    mine.write_text(
+        json.dumps({"mapping": "slurm-state", "version": "1-ours", "source": "us", "rows": rows})
+    )
+    (again,) = fold_incidents(remap(imported.events, load_mapping("slurm-state", mine)))
+    assert (again.class_, again.symptom, again.is_planned) == ("fail_slow", "hang", False)
