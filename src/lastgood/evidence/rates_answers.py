@@ -67,6 +67,11 @@ def _how_many(studies: FleetStudies) -> list[str]:
             leaves.sort(key=lambda row: -row.group.count)
             parts += f". The most frequent: {_counted(leaves, leaf=True)}"
     sentences = [f"{_incidents(count)}{parts}."]
+    if studies.records.injected_count:
+        left = _incidents(studies.records.injected_count)
+        sentences.append(
+            f"{left} more {_were(studies.records.injected_count)} caused on purpose, in no count here."
+        )
     mean = studies.all.fleet_mean_time
     if mean is not None and mean.value is not None and mean.interval is not None:
         within = mean.interval
@@ -205,6 +210,10 @@ def _not_known(studies: FleetStudies, quality_gaps: tuple[str, ...]) -> list[str
 
 def _incidents(count: int) -> str:
     return "1 incident" if count == 1 else f"{count:,} incidents"
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def span_words(studies: FleetStudies) -> str:

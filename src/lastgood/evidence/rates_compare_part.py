@@ -14,7 +14,7 @@ from lastgood.base.figures import Figure, FigureKind, Interval, weakest
 from lastgood.base.units import US_PER_H
 from lastgood.budget.compare import Comparison, MedianDifference, compare
 from lastgood.budget.multiplicity import holm
-from lastgood.evidence.rates_part import shown_p, shown_rate, window_words
+from lastgood.evidence.rates_part import shown_name, shown_p, shown_rate, window_words
 from lastgood.evidence.rates_study import FleetStudies, exposure_words
 from lastgood.evidence.report import Cell, Column, Headline, Note, Section, Table, Words
 
@@ -25,6 +25,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of one group of both sides, as plain values."""
 
     group: str
+    shown: str
+    """The group's name below its branch."""
     count_a: int
     count_b: int
     ratio: float | None
@@ -41,7 +43,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 def compare_fleets(a: FleetStudies, b: FleetStudies) -> tuple[Comparison, list[Compared]]:
     """The whole, and every group that both sides have in their tables of the same name."""
     whole = compare(a.all, b.all)
-    rows = [_compared("all", whole, a.all.sample.count, b.all.sample.count)]
+    rows = [_compared(("all", "all"), whole, a.all.sample.count, b.all.sample.count)]
     left, right = a.primary, b.primary
     if left is not None and right is not None and left.grouping.by == right.grouping.by:
         others = {row.group.name: row for row in right.rows}
@@ -49,7 +51,14 @@ def compare_fleets(a: FleetStudies, b: FleetStudies) -> tuple[Comparison, list[C
             other = others.get(row.group.name)
             if other is not None:
                 made = compare(row.study, other.study)
-                rows.append(_compared(row.group.name, made, row.group.count, other.group.count))
+                rows.append(
+                    _compared(
+                        (row.group.name, shown_name(row.group, left)),
+                        made,
+                        row.group.count,
+                        other.group.count,
+                    )
+                )
     return whole, _adjusted(rows)
 
 
@@ -60,10 +69,11 @@ def _adjusted(rows: list[Compared]) -> list[Compared]:
     return [msgspec.structs.replace(row, p_holm=adjusted.get(i)) for i, row in enumerate(rows)]
 
 
-def _compared(name: str, made: Comparison, count_a: int, count_b: int) -> Compared:
+def _compared(names: tuple[str, str], made: Comparison, count_a: int, count_b: int) -> Compared:
     rate = made.rate
     return Compared(
-        group=name,
+        group=names[0],
+        shown=names[1],
         count_a=count_a,
         count_b=count_b,
         ratio=rate.ratio if rate else None,
@@ -141,14 +151,13 @@ def _rates_table(a: FleetStudies, b: FleetStudies, rows: list[Compared]) -> Tabl
 
     cells = tuple(
         (
-            row.group,
+            row.shown,
             _count(row.count_a),
             _count(row.count_b),
             number("ratio", row.ratio, row),
             number("low", row.lo, row),
             number("high", row.hi, row),
-            shown_p(row.p),
-            shown_p(row.p_holm),
+            shown_p(row.p if row.p_holm is None else row.p_holm),
         )
         for row in rows
     )
@@ -156,13 +165,18 @@ def _rates_table(a: FleetStudies, b: FleetStudies, rows: list[Compared]) -> Tabl
         Column(title="Group", is_number=False),
         Column(title="Count A"),
         Column(title="Count B"),
-        Column(title="Rate B / A"),
+        Column(title="B / A"),
         Column(title="95 % from"),
         Column(title="95 % to"),
         Column(title="p"),
-        Column(title="p, Holm"),
     )
-    return Table(name="ratios", title="Rate of B over rate of A", columns=columns, rows=cells)
+    return Table(
+        name="ratios",
+        title="Rate of B over rate of A",
+        columns=columns,
+        rows=cells,
+        note="p of the groups is adjusted for how many of them are compared (Holm); all is one question of its own.",
+    )
 
 
 def _count(value: int) -> Figure:

@@ -121,7 +121,7 @@ def _count_notes(studies: FleetStudies) -> tuple[Note, ...]:
             Note(
                 level="warning",
                 text=f"{records.injected_count} incident{'s' if records.injected_count > 1 else ''} in this ledger "
-                "were caused on purpose. They are in no count and no rate here: a campaign says nothing about a field.",
+                f"{'were' if records.injected_count > 1 else 'was'} caused on purpose. They are in no count and no rate here: a campaign says nothing about a field.",
             )
         )
     return tuple(notes)

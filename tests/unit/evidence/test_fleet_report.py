@@ -60,6 +60,11 @@ def test_how_many_of_what_counts_the_branches_and_the_most_frequent_leaves(secti
     assert said.startswith("153 incidents: 144 Hardware, 9 Other. The most frequent: 84 GPU, 60 Cable, 9 Unknown.")  # fmt: skip
 
 
+def test_how_many_leaves_out_what_was_caused_on_purpose_and_says_so(section):
+    said = answers(section)["How many of what?"]
+    assert "1 incident more was caused on purpose" in said
+
+
 def test_getting_worse_names_what_rises_and_what_falls_though_the_whole_does_neither(section):
     said = answers(section)["Is it getting worse?"]
     assert said.startswith("As a whole: no trend shown")
@@ -110,7 +115,7 @@ def test_every_count_names_its_layer_and_its_rule(section):
 
 def test_the_injected_fault_is_fenced_off(section):
     notes = " ".join(note.text for note in part(section, "counts").notes)
-    assert "1 incident in this ledger were caused on purpose" in notes
+    assert "1 incident in this ledger was caused on purpose" in notes
 
 
 def test_whatever_fails_in_a_run_that_was_started_to_be_broken_is_fenced_off(folder):
