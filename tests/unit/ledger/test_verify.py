@@ -364,3 +364,13 @@ def test_the_heads_of_full_blocks_must_be_there(tmp_path):
 def test_one_event_is_not_called_all_1_events(tmp_path):
     result = verify_ledger(make_ledger(tmp_path / "one.db", 1))
     assert result.reason == "the one event hashes to the recorded tree"
+
+
+def test_a_ledger_with_the_index_of_an_earlier_day_holds(path):
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE INDEX event_by_kind ON event (kind)")
+    assert verify_ledger(path).ok
+    connection.execute("DROP INDEX event_by_kind")
+    connection.execute("CREATE INDEX event_by_kind ON event (kind, run)")
+    connection.close()
+    assert "index event_by_kind was added" in verify_ledger(path).reason
