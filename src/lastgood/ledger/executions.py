@@ -28,6 +28,8 @@ MISSING_FACTOR = 1.5
 """A gap in the records up to this many times the usual time of the missing steps is taken to be those steps."""
 MISSING_STEPS_MAX = 100_000
 """A longer jump of the step number is no run of lost records."""
+INFERRED_STEPS_MAX = 1_000_000
+"""A log with more holes than this is no log: memory has to have a bound."""
 
 _VERDICTS = frozenset(
     (
@@ -205,6 +207,8 @@ def _close(
         later = bisect.bisect_right(marks, step.start_us, key=lambda mark: mark[0])
         mark = marks[later] if later < len(marks) else None
         made += _closed(step, following, mark, median_us)
+        if len(made) > INFERRED_STEPS_MAX:
+            break  # what is left stays unknown
     return made
 
 
@@ -237,7 +241,7 @@ def _closed_by_next(step: _Open, following: _Open, median_us: int | None) -> lis
         return [_ended(step, following.start_us)]
     if count < 1:
         return _cut_off(step, room_us, median_us)
-    if median_us is None or count > MISSING_STEPS_MAX:
+    if median_us is None or not _fits(count, room_us, median_us):
         return []
     if room_us <= MISSING_FACTOR * count * median_us:
         return _spread(step, count, room_us)
@@ -251,9 +255,14 @@ def _closed_by_restart(
     count = following.step - step.step
     if count < 1:
         return _cut_off(step, room_us, median_us)
-    if median_us is None or count > MISSING_STEPS_MAX:
+    if median_us is None or (count > 1 and not _fits(count, room_us, median_us)):
         return []
     return _spread(step, count, min(room_us, count * median_us))
+
+
+def _fits(count: int, room_us: int, median_us: int) -> bool:
+    """False when the number jumps further than steps can run in that time: then it was counted anew, not run."""
+    return count <= MISSING_STEPS_MAX and room_us * MISSING_FACTOR >= count * median_us
 
 
 def _cut_off(step: _Open, room_us: int, median_us: int | None) -> list[Execution]:

@@ -149,6 +149,18 @@ def test_a_jump_of_the_number_beyond_reason_is_no_run_of_lost_records():
     assert seconds(wall) == {"productive": 490 + 10, "unknown": 110}
 
 
+@pytest.mark.parametrize("number", [60_000, 75, 67])
+def test_a_jump_that_no_steps_fit_into_is_no_run_of_lost_records(number):
+    wall = wall_of(log().starts(1, 50, 0).starts(number, number, 600).end(610))
+    # From step 50 at 490 s on there is time for eleven steps, or sixteen quick ones.
+    assert seconds(wall) == {"productive": 490 + 10, "unknown": 110}
+
+
+def test_quick_steps_between_two_records_are_taken_to_be_steps():
+    wall = wall_of(log().starts(1, 50, 0).starts(66, 66, 600).end(610))
+    assert seconds(wall) == {"productive": 610}
+
+
 def test_without_any_usual_step_time_nothing_is_inferred():
     wall = wall_of(log().starts(1, 1, 0).starts(3, 3, 20).end(30))
     assert seconds(wall) == {"productive": 10, "unknown": 20}
