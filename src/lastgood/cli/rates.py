@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood.base.errors import EXIT_HELD, BadInput, Refused
+from lastgood.cli.evidence_commands import stages
 from lastgood.cli.rate_options import instant_us, mapping_files, rate_options, rates_question
 
 if TYPE_CHECKING:

@@ -175,7 +175,8 @@ def _rates_table(a: FleetStudies, b: FleetStudies, rows: list[Compared]) -> Tabl
         title="Rate of B over rate of A",
         columns=columns,
         rows=cells,
-        note="p of the groups is adjusted for how many of them are compared (Holm); all is one question of its own.",
+        note="p of the groups is adjusted for how many of them are compared (Holm); all is one question of its own. "
+        "With fewer than ten incidents on one side the test is exact and knows nothing of bursts.",
     )
 
 
