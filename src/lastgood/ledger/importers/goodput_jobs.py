@@ -20,6 +20,7 @@ from lastgood.ledger.importers.source import Item
 
 CHUNK_STEPS_MAX: Final = 64
 JOBS_MAX: Final = 10_000
+NAME_CHARS_MAX: Final = 512
 REMEMBERED_MAX: Final = 65_536
 """Among so many entries, one that is there twice is taken once."""
 JITTER_US: Final = 5_000_000
@@ -65,14 +66,15 @@ class Jobs:
         """Events are made with the context of the file."""
         self._context = context
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
-        self._remembered: OrderedDict[tuple[Any, ...], None] = OrderedDict()
+        self._remembered: OrderedDict[int, None] = OrderedDict()
         self._row: Item | None = None
         self._seen_us: int | None = None
 
     def take(self, row: Item, payload: dict[str, Any], seen_us: int | None) -> list[Event]:
         """The events that this entry completes."""
         facts, name = read_entry(payload), self._name(payload)
-        key = tuple(sorted((k, v) for k, v in payload.items() if isinstance(v, str | int | float)))
+        told = sorted((k, v) for k, v in payload.items() if isinstance(v, str | int | float))
+        key = hash(tuple(told))  # an entry may be megabytes, and many are remembered
         if key in self._remembered:
             self._context.ignore(row, "the same entry came before")
             return []
@@ -101,6 +103,8 @@ class Jobs:
             return next(iter(self._jobs))  # a checkpoint manager that does not know its job
         if not isinstance(name, str) or not name.strip():
             raise RowProblem("job_name is missing")
+        if len(name) > NAME_CHARS_MAX:
+            raise RowProblem("job_name is too long for a name", f"{len(name):,} characters")
         return name
 
     def _make_room(self, name: str) -> Iterator[Event]:

@@ -212,6 +212,8 @@ def _said(text: str) -> _Said:
     key, kind, time_ms = found.get("key"), found.get("event_type"), found.get("time_ms")
     if not isinstance(key, str) or not key:
         raise RowProblem("key is missing")
+    if len(key) > NAME_CHARS_MAX:
+        raise RowProblem("key is too long for a name", f"{len(key):,} characters")
     if not isinstance(kind, str) or (kind != "POINT_IN_TIME" and kind not in _SIDES):
         raise RowProblem("event_type is none of MLPerf's", repr(kind)[:40])
     if isinstance(time_ms, bool) or not isinstance(time_ms, int | float):

@@ -315,6 +315,7 @@ def test_two_jobs_in_one_file_are_two_runs(tmp_path):
         ({"job_name": "j", "step_start_time": T0}, "step_count is no whole number"),
         ({"job_name": "", "job_start_time": T0}, "job_name is missing"),
         ({"job_name": ["j"], "job_start_time": T0}, "job_name is missing"),
+        ({"job_name": "j" * 513, "job_start_time": T0}, "job_name is too long for a name"),
         ([1, 2], "an entry that is no object"),
         (
             {"job_name": "j", "event_type": "save", "checkpoint_manager_blocking_start_time": T0,

@@ -162,6 +162,7 @@ def test_the_run_may_be_named_by_the_person(tmp_path):
         (line("INTERVAL_START", "epoch_start", 70).replace(str(T0_MS + 70_000), '"noon"'), "time_ms is no number"),
         (line("INTERVAL_START", "epoch_start", 70).replace(str(T0_MS + 70_000), "7"), "time_ms is no time between 1990 and 2100"),
         (line("INTERVAL_START", "epoch_start", 70).replace(str(T0_MS + 70_000), "1e999"), "time_ms is no number"),
+        (line("INTERVAL_START", "k" * 81, 70), "key is too long for a name"),
         (end("nothing", 70), "an interval ends that was not started"),
     ],
 )  # fmt: skip
