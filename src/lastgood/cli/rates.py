@@ -95,7 +95,9 @@ def _studies(
     from lastgood.evidence.rates_study import study_fleet
     from lastgood.ledger.life import PROGRESS_FORMATS
 
-    records = read_records(path, question, files)
+    with stages(1) as on_stage:
+        on_stage("reading the records")
+        records = read_records(path, question, files)
     formats = {said.format for said in records.coverage}
     if formats and formats <= PROGRESS_FORMATS:
         raise Refused(
@@ -105,7 +107,9 @@ def _studies(
             needs="a log that tells of failures: a kernel's, a scheduler's, an incident log",
             next=f"for the run itself: lastgood report --ledger {path}",
         )
-    return study_fleet(records, by=by or None, name=name)
+    with stages(1) as on_stage:
+        on_stage("computing")
+        return study_fleet(records, by=by or None, name=name)
 
 
 def _rates_section(studies: FleetStudies) -> Section:
