@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from lastgood.base.errors import EXIT_HELD
-
-QUIET_US = 1_000_000
-"""How long a command may be silent before a bar appears."""
+from lastgood.cli.event_bar import event_bar
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,7 +33,7 @@ def export(*, ledger: Path | None, output: Path, is_json: bool) -> int:
     from lastgood.ledger.place import default_ledger
 
     path = ledger or default_ledger()
-    with _bar() as on_progress:
+    with event_bar("writing months") as on_progress:
         manifest = export_parquet(path, output, on_progress=on_progress)
     if is_json:
         click.echo(
@@ -64,39 +60,3 @@ def export(*, ledger: Path | None, output: Path, is_json: bool) -> int:
     click.echo(f"root    {manifest.root}")
     click.echo(f"next    lastgood verify {path} says whether this root is that of the rows")
     return EXIT_HELD
-
-
-@contextmanager
-def _bar() -> Generator[Callable[[int, int], None]]:
-    """A progress bar on stderr, on a terminal only, once the export takes longer than a second."""
-    import sys
-
-    if not sys.stderr.isatty():
-        yield lambda _written, _of: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from lastgood.base.clock import SystemClock
-
-    clock = SystemClock()
-    begin_us = clock.monotonic_us()
-    columns = (
-        TextColumn("writing months"),
-        BarColumn(),
-        TextColumn("{task.completed:,} events"),
-        TimeElapsedColumn(),
-    )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("export", total=None)
-
-    def show(written: int, of: int) -> None:
-        if not bar.live.is_started and clock.monotonic_us() - begin_us < QUIET_US:
-            return
-        bar.start()
-        bar.update(task, completed=written, total=of)
-
-    try:
-        yield show
-    finally:
-        bar.stop()

@@ -49,11 +49,14 @@ def verify(
     LEDGER is a file; without it $LASTGOOD_LEDGER, else the ledger of this user on this machine. Exit 0: it
     holds. 1: it does not, and the first bad sequence number is printed. 2: no such ledger. 3: could not tell.
     """
+    from lastgood.cli.event_bar import event_bar
     from lastgood.ledger.place import default_ledger
     from lastgood.ledger.verify import verify_ledger
 
     path = ledger or default_ledger()
-    result = verify_ledger(path, head=_read_head(head_file))
+    head = _read_head(head_file)
+    with event_bar("hashing") as on_progress:
+        result = verify_ledger(path, head=head, on_progress=on_progress)
     click.echo(_verify_json(path, result) if is_json else _verify_text(path, result))
     if result.ok and save_head is not None and result.head is not None:
         _write_head(save_head, result.head)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -44,6 +45,7 @@ CHUNK_ROWS = 1_024
 """Leaves that are put into the tree at once."""
 CACHE_KIB = 262_144
 """Memory for pages: the check of the indexes looks up every row in each of them."""
+OnProgress = Callable[[int, int], None]
 OTHER_LEDGER = "LG-I04"
 """Code of the refusal to compare a ledger with the head of another one."""
 
@@ -124,10 +126,19 @@ class _Scan:
     link: bytes
     roots: dict[int, bytes]
     """Root after so many rows, at the sizes that somebody wrote down."""
+    tell: Callable[[int], None]
+    """Takes how many rows were hashed."""
 
 
-def verify_ledger(path: str | os.PathLike[str], *, head: TreeHead | None = None) -> VerifyResult:
+def verify_ledger(
+    path: str | os.PathLike[str],
+    *,
+    head: TreeHead | None = None,
+    on_progress: OnProgress | None = None,
+) -> VerifyResult:
     """Reads and hashes every event of the ledger again; `head` is a tree head kept outside it.
+
+    `on_progress` is called now and then with the events hashed so far and how many the ledger says to hold.
 
     Raises:
         BadInput: There is no such file, it is not a ledger, or the head is of another ledger.
@@ -153,7 +164,7 @@ def verify_ledger(path: str | os.PathLike[str], *, head: TreeHead | None = None)
     except LedgerError as error:
         return _unknown(str(error))
     try:
-        return _verify(connection, target, head)
+        return _verify(connection, target, head, on_progress)
     except LedgerCorrupt as error:
         return _failed(target, f"{error.what}: {error.found}", None)
     except UnicodeDecodeError as error:
@@ -164,7 +175,9 @@ def verify_ledger(path: str | os.PathLike[str], *, head: TreeHead | None = None)
         connection.close()
 
 
-def _verify(connection: apsw.Connection, path: Path, head: TreeHead | None) -> VerifyResult:
+def _verify(
+    connection: apsw.Connection, path: Path, head: TreeHead | None, on_progress: OnProgress | None
+) -> VerifyResult:
     with storage_errors(path):
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("BEGIN")  # one snapshot, while writers go on
@@ -181,7 +194,7 @@ def _verify(connection: apsw.Connection, path: Path, head: TreeHead | None) -> V
     heads: list[TreeHead] = []
     try:
         heads, wrong_head = _read_heads(connection, origin)
-        scan = _Scan(tree, EMPTY_LINK, {})
+        scan = _Scan(tree, EMPTY_LINK, {}, _teller(connection, on_progress))
         sizes = {h.size for h in heads} | ({head.size} if head else set())
         _scan_rows(connection, path, scan, sizes)
         _compare_frontier(connection, path, scan)
@@ -233,6 +246,7 @@ def _scan_rows(connection: apsw.Connection, path: Path, scan: _Scan, sizes: set[
                 if at == stop or len(leaves) == CHUNK_ROWS:
                     scan.tree.extend(leaves)
                     leaves.clear()
+                    scan.tell(at)
                     if at == stop:
                         scan.roots[at] = scan.tree.root()
                         stop = next(stops)
@@ -242,6 +256,18 @@ def _scan_rows(connection: apsw.Connection, path: Path, scan: _Scan, sizes: set[
         raise _Bad(f"row {at} holds text that is none: {error.reason}", at) from error
     scan.tree.extend(leaves)
     scan.link = link
+
+
+def _teller(connection: apsw.Connection, on_progress: OnProgress | None) -> Callable[[int], None]:
+    """Tells how far the scan is; how many rows there are is what the frontier says, which is not believed but shown."""
+    if on_progress is None:
+        return lambda _: None
+    try:
+        said = one(connection, "SELECT size FROM frontier")
+    except (apsw.Error, UnicodeDecodeError):
+        said = None
+    count = said if isinstance(said, int) else 0
+    return lambda at: on_progress(at, max(at, count))
 
 
 def _first_bad(row: tuple[Any, ...], at: int, link: bytes) -> _Bad:

@@ -374,3 +374,13 @@ def test_a_ledger_with_the_index_of_an_earlier_day_holds(path):
     connection.execute("CREATE INDEX event_by_kind ON event (kind, run)")
     connection.close()
     assert "index event_by_kind was added" in verify_ledger(path).reason
+
+
+def test_the_scan_says_how_far_it_is(tmp_path):
+    path = make_ledger(tmp_path / "long.db", 1_500)
+    told = []
+    assert verify_ledger(path, on_progress=lambda done, of: told.append((done, of))).ok
+    assert (1_024, 1_500) in told
+    assert all(done <= of == 1_500 for done, of in told)
+    change(path, "DROP TABLE frontier")
+    assert not verify_ledger(path, on_progress=lambda done, of: None).ok
