@@ -4,7 +4,7 @@
 
 Writes a made-up export (see `made_fleet.py`: no ledger stands behind it), then measures in a fresh process, phase by
 phase, CPU seconds and the largest resident memory so far: read with its manifest checked, fold under the rule of
-reports, every study, the whole section with its charts. `--keep` leaves the export in --folder for a second run.
+reports, every study, the section. Then the whole command in another process, page and charts included. `--keep` leaves the export in --folder for a second run.
 """
 
 from __future__ import annotations
@@ -61,6 +61,23 @@ def measure(folder: Path) -> dict:
     return {"phases": phases, **total}
 
 
+def measure_command(folder: Path) -> dict:
+    """The whole command, page with its charts included, in a process of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        command = [sys.executable, "-m", "lastgood.cli.main", "report", "--ledger", str(folder)]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [*command, "--html", f"{name}/page.html"], check=True, stdout=subprocess.DEVNULL
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "command": "lastgood report --html",
+        "cpu_s": cpu_s,
+        "rss_bytes": after.ru_maxrss * 1024,
+    }
+
+
 def main() -> int:
     """Make, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -95,6 +112,7 @@ def main() -> int:
             [sys.executable, __file__, "--measure", str(folder)], check=True, stdout=subprocess.PIPE
         )
         found = json.loads(answer.stdout) | {
+            "command": measure_command(folder),
             "wall_s": time.perf_counter() - began,
             "events": arguments.events,
             "nodes": arguments.nodes,
