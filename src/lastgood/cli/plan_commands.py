@@ -117,9 +117,7 @@ def plan(
     show(report, as_json=as_json, schema="lastgood.plan/1")
     is_wide = finite is not None and finite.runs.is_narrow is False
     if is_wide:
-        click.echo(
-            "lastgood: the interval of p90 is wider than asked for; give more time", err=True
-        )
+        click.echo("lastgood: the interval of p90 is wider than asked for; raise --jobs", err=True)
     return EXIT_REFUSED if is_wide else EXIT_HELD
 
 

@@ -133,11 +133,11 @@ def simulate(
     Args:
         model: the job and its world.
         seed: replays everything.
-        scenario: keys the streams together with the seed: plans that share it share their failures.
+        scenario: keys the streams together with the seed, so that plans can share their failures.
         count: replications; the least number when a half-width is wanted.
         half_width: wanted half-width of the 95 % interval of p90, as a share of p90.
         count_max: replications at most.
-        engine: see `Engine`.
+        engine: how to run it.
         on_progress: called with (done, of) after each batch.
 
     Raises:
@@ -149,10 +149,9 @@ def simulate(
         raise BadInput("a simulation needs 2 to 1,000,000 replications and a half-width below 1")
     _require_hope(model)
     last = max(count, count_max) if half_width is not None else count
-    expected = _expected_events(model)
-    chosen = pick(engine, expected_events=expected * count)
+    chosen = pick(engine, expected_events=_expected_events(model) * count)
     job = Job(_parameters(model), retained_count=model.retained_count, engine=chosen)
-    portion = _portion(model, expected)
+    portion = _portion(model)
     walls, lost, states = [], [], np.zeros(kernel.STATE_SIZE)
     is_narrow = None if half_width is None else False
     for done in range(1, last + 1):
@@ -230,8 +229,8 @@ def _expected_failures(model: JobModel) -> float:
     return model.total_work / model.work * expected_failures(model.work, model.regime)
 
 
-def _portion(model: JobModel, expected: float) -> int:
-    failures = min(expected, _expected_failures(model))
+def _portion(model: JobModel) -> int:
+    failures = min(_expected_events(model), _expected_failures(model))
     return max(PORTION_MIN, min(PORTION_MAX, int(failures + 4 * math.sqrt(failures)) + 8))
 
 
