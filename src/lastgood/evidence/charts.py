@@ -20,6 +20,8 @@ from lastgood.base.errors import MissingExtra
 from lastgood.base.units import format_number
 from lastgood.evidence.report import Chart
 
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no place for: control characters, lone surrogates, two non-characters."""
 WIDE_PX: Final = 800
 NARROW_PX: Final = 330
 """Widths of the two drawings of each chart: the style sheet shows the one that stays readable."""
@@ -103,7 +105,18 @@ def chart_spec(chart: Chart, *, width_px: int = WIDE_PX, validate: bool = False)
         .to_dict(validate=validate)
     )
     spec.pop("$schema", None)  # an address that no reader of the file needs
-    return spec
+    return _drawable(spec)
+
+
+def _drawable(value: Any) -> Any:
+    """The spec with every character spelled out that an SVG cannot hold: the drawing library aborts the process on one."""
+    if isinstance(value, str):
+        return _NOT_XML.sub(lambda found: f"\\x{ord(found.group()):02x}", value)
+    if isinstance(value, dict):
+        return {_drawable(key): _drawable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_drawable(item) for item in value]
+    return value
 
 
 def _drawing_of(form: str) -> Callable[[Chart, int], Any]:
@@ -320,5 +333,9 @@ def _embeddable(svg: str, *, alt: str) -> str:
 
 def _attribute(text: str) -> str:
     return (
-        text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+        _drawable(text)
+        .replace("&", "&amp;")
+        .replace('"', "&quot;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
     )

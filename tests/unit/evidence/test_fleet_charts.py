@@ -107,3 +107,17 @@ def test_every_chart_with_data_becomes_a_file_in_reading_order(tmp_path):
     files = write_charts(report, tmp_path / "new" / "charts")
     assert [path.name for path in files] == ["cumulative.svg", "node-ranks.svg"]
     assert all(path.stat().st_size > 1000 for path in files)
+
+
+@pytest.mark.parametrize("odd", ["\x1b[31m", "\x00", "\ufffe", "\ud83d", "\x08"])
+def test_a_name_that_no_svg_can_hold_is_spelled_out_and_drawn(odd):
+    """The drawing library aborts the whole process on such a character: a log must not be able to do that."""
+    chart = made.node_ranks()
+    rows = ((f"gpu{odd}", *chart.data.rows[0][1:]), *chart.data.rows[1:])
+    hostile = msgspec.structs.replace(
+        chart, data=msgspec.structs.replace(chart.data, rows=rows), alt=f"words{odd}"
+    )
+    svg = chart_svg(hostile)
+    assert ET.fromstring(svg).get("role") == "img"
+    assert odd not in svg
+    assert f"\\x{ord(odd[0]):02x}" in svg

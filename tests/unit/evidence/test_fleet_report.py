@@ -331,3 +331,24 @@ def test_a_burst_after_a_hole_in_the_records_is_told_on_the_calendar(folder):
     made_section = fleet_part(fleet.write(folder / "hole.db"), RatesQuestion()).section
     rows = next(t for t in part(made_section, "bursts").tables if t.name == "bursts").rows
     assert rows[0][1] == "2024-02-02 22:13"  # day 80 after 2023-11-14 22:13:20
+
+
+def test_a_hostile_name_in_a_log_cannot_become_markup_or_a_control_sequence(folder):
+    import io
+
+    from rich.console import Console
+
+    from lastgood.evidence.html import render_html
+
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    for i in range(24):
+        fleet.fault(4 * i, f"<script>{i % 3}</script>\x1b[31m", "gpu.memory", label='<img src=x onerror="x">/[bold]b[/bold]')  # fmt: skip
+    report = report_of(fleet_part(fleet.write(folder / "hostile.db"), RatesQuestion(nodes=12)).section)  # fmt: skip
+    page = render_html(report)
+    assert "<script" not in page
+    assert "<img" not in page
+    out = io.StringIO()
+    print_report(report, Console(file=out, width=80, highlight=False, markup=False))
+    assert "\x1b" not in out.getvalue()
+    assert "[bold]" in out.getvalue()
