@@ -179,6 +179,21 @@ def test_a_ledger_at_another_size_is_projected_and_says_its_condition(cli, tmp_p
     assert "without exposure" in refused.stderr
 
 
+def test_the_page_of_a_plan_from_a_ledger_names_root_and_inputs(cli, tmp_path):
+    ledger = growing().write(tmp_path / "fleet.db")
+    page = tmp_path / "plan.html"
+    assert (
+        cli("plan", "--ledger", ledger, "--checkpoint-cost", "1min", "--html", page).exit_code == 0
+    )
+    text = page.read_text(encoding="utf-8")
+    assert (
+        "The records under this root, the inputs above and the command give every number again."
+        in text
+    )
+    assert "<dt>Ledger root</dt>" in text
+    assert "<dt>Origin</dt>" not in text
+
+
 def test_a_drill_gives_costs_but_its_rate_has_to_be_typed(cli, tmp_path):
     ledger = drilled(body={"mode": "demo"}).write(tmp_path / "drill.db")
     refused = cli("plan", "--ledger", ledger)
