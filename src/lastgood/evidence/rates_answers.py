@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lastgood.base.units import format_duration, format_number
+from lastgood.base.units import format_duration
 from lastgood.evidence.rates_study import BEGIN_TO_END, FleetStudies, GroupStudy
 from lastgood.evidence.report import Headline, Words
 
@@ -135,6 +135,8 @@ def _getting_worse(studies: FleetStudies) -> list[str]:
 
 def _repairs(studies: FleetStudies) -> list[str]:
     found = studies.all.bounce_day
+    if found is None and studies.all.is_too_few:
+        return [too_few_words(studies)]
     if found is None:
         return ["Not known: no ends of faults with their nodes are recorded."]
     sentences = [found.finding.sentence]
@@ -151,6 +153,11 @@ def _repairs(studies: FleetStudies) -> list[str]:
     return sentences
 
 
+def too_few_words(studies: FleetStudies) -> str:
+    """Nothing is said about repairs and nodes from a handful of incidents."""
+    return f"Too few to say: {_incidents(studies.all.sample.count)}, and ten are needed."
+
+
 def chance_caveat(studies: FleetStudies) -> str:
     """What is wrong with the baseline of repairs while nobody says how many nodes there are."""
     hit = len(studies.records.incidents.host.counts())
@@ -159,6 +166,8 @@ def chance_caveat(studies: FleetStudies) -> str:
 
 def _nodes(studies: FleetStudies) -> list[str]:
     study = studies.all.lemons
+    if study is None and studies.all.is_too_few:
+        return [too_few_words(studies)]
     if study is None:
         return [
             "Not known: nodes cannot be compared without the number of nodes at risk; give --nodes or node events."
@@ -201,10 +210,9 @@ def _not_known(studies: FleetStudies, quality_gaps: tuple[str, ...]) -> list[str
             "What happened before the first record and after the last: the window is inferred."
         )
     if records.unread_codes:
-        total = sum(records.unread_codes.values())
-        sentences.append(
-            f"What {total:,} events with {format_number(len(records.unread_codes))} unlisted codes mean."
-        )
+        total, kinds = sum(records.unread_codes.values()), len(records.unread_codes)
+        codes = "1 code" if kinds == 1 else f"{kinds:,} codes"
+        sentences.append(f"What {codes} on {total:,} events mean: no table lists them.")
     return [*sentences, *quality_gaps]
 
 

@@ -14,7 +14,7 @@ from lastgood.base.units import US_PER_H
 from lastgood.budget.finding import format_p
 from lastgood.budget.repair import Bounces
 from lastgood.budget.survival import Durations, Percentile
-from lastgood.evidence.rates_answers import chance_caveat
+from lastgood.evidence.rates_answers import chance_caveat, too_few_words
 from lastgood.evidence.rates_charts import node_rank_chart, raster_chart
 from lastgood.evidence.rates_study import FleetStudies
 from lastgood.evidence.report import Cell, Column, FigureRow, Note, Section, Table, Words
@@ -33,7 +33,10 @@ def repairs_section(studies: FleetStudies) -> Section:
         "horizon. Only repairs with a whole horizon left in the window are counted."
     )
     if not found:
-        note = Note(level="missing", text="No ends of faults with their nodes are recorded.")
+        text = "No ends of faults with their nodes are recorded."
+        if studies.all.is_too_few:
+            text = too_few_words(studies)
+        note = Note(level="missing", text=text)
         return Section(name="repairs", title="Repairs that did not hold", lead=lead, notes=(note,))
     rows = tuple(row for b in found for row in _bounce_rows(b, studies.all.sample.as_of_us))
     tables = (_bounced_nodes(studies, found[0]),) if found[0].bounces else ()
@@ -114,6 +117,8 @@ def nodes_section(studies: FleetStudies) -> Section:
     )
     if study is None:
         text = "The number of nodes at risk is not known, or it is too small, so that nodes cannot be compared; give --nodes or node events."  # fmt: skip
+        if studies.all.is_too_few:
+            text = too_few_words(studies)
         return Section(
             name="nodes",
             title="Which nodes to pull",

@@ -137,7 +137,9 @@ def _codes(studies: FleetStudies) -> str:
     if not codes:
         return ""
     shown = ", ".join(f"{code} ({n:,})" for code, n in list(codes.items())[:CODES_MAX])
-    return f"they are no incidents: {shown}" + (" and others" if len(codes) > CODES_MAX else "")
+    return f"nobody knows what they are: {shown}" + (
+        " and others" if len(codes) > CODES_MAX else ""
+    )
 
 
 def _files_table(files: Sequence[ImportedFile]) -> Table:

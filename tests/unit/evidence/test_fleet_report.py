@@ -179,6 +179,9 @@ def test_an_empty_fleet_has_a_report_that_says_so(folder):
 def test_six_failures_are_too_few_to_test_and_the_report_says_it(folder):
     made_section = fleet_part(made.few().write(folder / "few.db"), RatesQuestion(nodes=8)).section
     assert "too few to test" in made_section.headline.sentence
+    said = answers(made_section)
+    for question in ("Which repairs did not hold?", "Which nodes to pull?"):
+        assert said[question] == "Too few to say: 6 incidents, and ten are needed."
     assert "Too few to test" in " ".join(w.sentences[0] for w in part(made_section, "trend").words)
 
 
