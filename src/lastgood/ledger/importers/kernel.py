@@ -213,24 +213,23 @@ class DriverReader:
 
     def _split(self, row: Line) -> _Said | None:
         text = row.text
-        mark = _MARK.search(text)
-        if text.startswith("{") and (mark is not None or _JOURNAL_BYTES in row.raw):
+        mark = _find_mark(text)
+        if text.startswith("{") and (mark >= 0 or _JOURNAL_BYTES in row.raw):
             record = read_journal(row.raw)
             if _MARK.search(record.message) is not None:
                 return self._said(row, record.t_us, record.host, record.message, is_inferred=False)
-            mark = None
-        if mark is None:
+            mark = -1
+        if mark < 0:
             self._cover(row)
             return None
         begun = self._begun
-        if begun is not None and not text[: mark.start()].strip() and _FALLEN_REST.match(text):
+        if begun is not None and not text[:mark].strip() and _FALLEN_REST.match(text):
             # One message over several lines, of which dmesg stamps only the first: these are not lines of their own.
-            return begun.said._replace(row=row, message=text[mark.start() :])
-        prefix = read_prefix(
-            text[: mark.start()], self._context.times, boot_us=self._context.options.boot_us
-        )
+            return begun.said._replace(row=row, message=text[mark:])
+        boot_us = self._context.options.boot_us
+        prefix = read_prefix(text[:mark], self._context.times, boot_us=boot_us)
         return self._said(
-            row, prefix.t_us, prefix.host, text[mark.start() :], is_inferred=prefix.is_inferred
+            row, prefix.t_us, prefix.host, text[mark:], is_inferred=prefix.is_inferred
         )
 
     def _cover(self, row: Line) -> None:
@@ -287,7 +286,7 @@ class DriverReader:
         rest = rest.rstrip(" ]") if said.repeat_count > 1 else rest
         body: dict[str, object] = {"text": rest} if rest else {}
         code = str(int(code))
-        if (mig := _MIG.search(place)) is not None:
+        if "GPU-I" in place and (mig := _MIG.search(place)) is not None:
             body["gpu_instance"] = int(mig[1])
         if pci is None:
             body["device_text"] = place
@@ -351,6 +350,15 @@ class DriverReader:
         if begun.left <= 0:
             del self._fallen[host]
             self._begun = None
+
+
+def _find_mark(text: str) -> int:
+    """Where the driver's message begins; -1 when there is none."""
+    at = text.find("NVRM:")
+    if at >= 0 and "SXid" not in text:  # by far the most: a search for one word is the quickest
+        return at
+    match = _MARK.search(text)
+    return -1 if match is None else match.start()
 
 
 def _nvlink(code: str, match: re.Match[str], body: dict[str, object]) -> str:

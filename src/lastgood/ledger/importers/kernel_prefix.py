@@ -6,6 +6,7 @@ the time of the boot; a line of syslog that also carries them has a better time 
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +71,7 @@ def read_prefix(text: str, times: Times, *, boot_us: int | None) -> Prefix:
     return Prefix(boot_us + since_us, is_inferred=True, host=_host(text[: match.start()]))
 
 
+@functools.lru_cache(maxsize=4_096)
 def _host(text: str) -> str | None:
     """The word behind the time, unless it is the tag of the kernel."""
     match = _HOST.match(text)

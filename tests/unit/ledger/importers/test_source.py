@@ -80,12 +80,16 @@ def test_only_the_wanted_lines_and_the_edges_of_a_block_are_handed_out():
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
-def test_with_small_blocks_the_same_wanted_lines_come_with_the_same_numbers(small_bounds, end):
-    rows = [b"NVRM %d" % i if i % 7 == 0 else b"other %d" % i for i in range(1, 300)]
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 50])
+def test_with_small_blocks_the_same_wanted_lines_come_with_the_same_numbers(
+    small_bounds, end, every
+):
+    """Sparse and dense blocks are read in two ways."""
+    rows = [b"NVRM %d" % i if i % every == 0 else b"other %d" % i for i in range(1, 300)]
     source = source_of(b"\n".join(rows) + end)
     given = list(source.lines(containing=[b"NVRM", b"SXid"]))
     assert {line.number: line.raw for line in given if b"NVRM" in line.raw} == {
-        i: b"NVRM %d" % i for i in range(7, 300, 7)
+        i: b"NVRM %d" % i for i in range(every, 300, every)
     }
     assert len(given) + source.skipped_line_count == len(rows)
 
