@@ -211,13 +211,20 @@ def _not_known(studies: FleetStudies, quality_gaps: tuple[str, ...]) -> list[str
         )
     if records.unread_codes:
         total, kinds = sum(records.unread_codes.values()), len(records.unread_codes)
-        codes = "1 code" if kinds == 1 else f"{kinds:,} codes"
-        sentences.append(f"What {codes} on {total:,} events mean: no table lists them.")
+        verb = "means" if kinds == 1 else "mean"
+        sentences.append(
+            f"What {counted(kinds, 'code')} on {counted(total, 'event')} {verb}: no table lists {'it' if kinds == 1 else 'them'}."
+        )
     return [*sentences, *quality_gaps]
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def _incidents(count: int) -> str:
-    return "1 incident" if count == 1 else f"{count:,} incidents"
+    return counted(count, "incident")
 
 
 def _were(count: int) -> str:

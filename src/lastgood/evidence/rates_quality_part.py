@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lastgood.base.figures import Figure, FigureKind
+from lastgood.evidence.rates_answers import counted
 from lastgood.evidence.rates_study import FleetStudies, exposure_words
 from lastgood.evidence.report import Cell, Column, FigureRow, Note, Section, Table
 from lastgood.evidence.wording import instant_text
@@ -95,8 +96,15 @@ def quality_gaps(files: Sequence[ImportedFile]) -> tuple[str, ...]:
         known = (file.quality or {}).get("known_losses")
         for what, count in known.items() if isinstance(known, dict) else ():
             losses[what] = losses.get(what, 0) + int(count)
-    gaps = [f"What {rejected:,} rejected rows say."] if rejected else []
-    gaps += [f"{count:,} known losses: {what}." for what, count in sorted(losses.items())]
+    gaps = (
+        [f"What {counted(rejected, 'rejected row')} {'says' if rejected == 1 else 'say'}."]
+        if rejected
+        else []
+    )
+    gaps += [
+        f"{counted(count, 'record')} known to be lost: {what}."
+        for what, count in sorted(losses.items())
+    ]
     return tuple(gaps)
 
 

@@ -165,7 +165,7 @@ def test_the_table_of_the_import_is_in_the_report(folder):
     assert tables["rejected"].rows[0][2] == "x.log#3"
     said = answers(made_section)["What do we not know?"]
     assert "What 2 rejected rows say." in said
-    assert "4 known losses: alerts that the sender cut." in said
+    assert "4 records known to be lost: alerts that the sender cut." in said
 
 
 def test_an_empty_fleet_has_a_report_that_says_so(folder):
