@@ -243,11 +243,18 @@ def _copies_survive(scenario: Scenario) -> tuple[Figure, str]:
     if scenario.has("evicted_together"):
         size = int(scenario.value("evicted_together"))
         domains = neighbour_domains(machine_count=machines, domain_machine_count=size)
-        chance = domain_survival(groups, domains).mean
+        # One more machine at random only when somebody asks for it: the default speaks of losses without a domain.
+        more = (
+            int(scenario.value("simultaneous_losses"))
+            if "simultaneous_losses" in scenario.given
+            else 0
+        )
+        chance = domain_survival(groups, domains, extra_loss_count=more).mean
         beside = adjacent_groups(machine_count=machines, copy_count=copies)
-        close = domain_survival(beside, domains).mean
-        note = f"a whole fault domain of {size} lost or evicted: copies far apart survive {chance:.3f}, neighbours {close:.3f}"
-        names.append("evicted_together")
+        close = domain_survival(beside, domains, extra_loss_count=more).mean
+        besides = f" and {more} more at random" if more else ""
+        note = f"a whole fault domain of {size}{besides} lost or evicted: copies far apart survive {chance:.3f}, neighbours {close:.3f}"
+        names += ["evicted_together", *(["simultaneous_losses"] if more else [])]
     else:
         losses = min(machines, int(scenario.value("simultaneous_losses")))
         chance = random_loss_survival(groups, loss_count=losses)

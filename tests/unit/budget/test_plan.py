@@ -243,6 +243,15 @@ def test_copies_at_peers_are_counted_for_the_loss_that_is_meant():
     rack = by_name(alternatives(scenario(machines="16", peer_copy_cost="1s", evicted_together="4")))
     assert rack["copies at peers"].extra[0].value == 1.0
     assert "neighbours 0.000" in rack["copies at peers"].note
+    both = by_name(
+        alternatives(
+            scenario(
+                machines="16", peer_copy_cost="1s", evicted_together="4", simultaneous_losses="1"
+            )
+        )
+    )
+    # Four of eight pairs have lost one machine; of the twelve that are left, four are last copies.
+    assert both["copies at peers"].extra[0].value == pytest.approx(8 / 12)
 
 
 # --- what if -----------------------------------------------------------------------------------------------

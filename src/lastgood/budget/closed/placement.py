@@ -81,10 +81,13 @@ def domain_survival(
     if not domains:
         raise BadInput("no fault domain to lose", needs="at least one")
     chances = []
+    known: dict[tuple[int, ...], float] = {}  # racks are alike: most leave groups of the same sizes
     for domain in domains:
         gone = set(domain)
-        left = [sum(machine not in gone for machine in group) for group in groups]
-        chances.append(_survival(left, extra_loss_count) if all(left) else 0.0)
+        left = tuple(sorted(sum(machine not in gone for machine in group) for group in groups))
+        if left not in known:
+            known[left] = _survival(left, extra_loss_count) if all(left) else 0.0
+        chances.append(known[left])
     return DomainSurvival(
         worst=min(chances),
         mean=math.fsum(chances) / len(chances),
