@@ -45,11 +45,11 @@ class _Fold:
         self._table = table
         self._groups = groups
         self._count = len(groups.first)
-        is_in = groups.of_row >= 0
-        self._rows: Any = slice(None) if is_in.all() else np.flatnonzero(is_in)
+        self._rows = np.flatnonzero(groups.of_row >= 0).astype(np.int32)
         self._group = groups.of_row[self._rows]
-        self._is_single = self._count == len(self._group)
-        """Every event is an incident of its own, so a column of events is a column of incidents."""
+        self._last = np.empty(self._count, np.int32)
+        self._last[self._group] = self._rows
+        self._is_failing = ~table.role.is_one_of(BYSTANDERS)
 
     def incidents(self, rule: Rule) -> IncidentTable:
         """One row for each group, in the order of the groups."""
@@ -58,7 +58,9 @@ class _Fold:
         table, first = self._table, self._groups.first
         words: dict[str, Any] = {name: self._word(name) for name in _NEWEST}
         words |= {name: self._word(name, is_first=True) for name in _OLDEST}
-        words |= self._domains()
+        words |= {
+            kind: self._word(kind, is_first=True, is_failing=True) for kind in INCIDENT_DOMAINS
+        }
         words["class_"] = self._class(words["class_"])
         planned = words["class_"].codes == words["class_"].code_of(FailureClass.PLANNED)
         begin_us, detected_us = self._begin_and_detection()
@@ -69,7 +71,7 @@ class _Fold:
             begin_us=begin_us[0],
             end_us=np.where(end_us == NO_TIME, ended_us, end_us),
             incident=self._groups.name,
-            injected=self._value(table.injected, null=-1),
+            injected=self._pick(table.injected, -1),
             planned=planned,
             correlated=mark_correlated(
                 table,
@@ -88,58 +90,37 @@ class _Fold:
     # --- one value for each group ---------------------------------------------------------------------
 
     def _pick(
-        self,
-        values: NDArray[Any],
-        is_known: NDArray[np.bool_],
-        null: int,
-        *,
-        is_first: bool = False,
-    ) -> Any:
-        """The newest (or first) known value of each group; `values` and `is_known` are those of the grouped rows."""
-        import numpy as np
+        self, column: NDArray[Any], null: int, *, is_first: bool = False, is_failing: bool = False
+    ) -> NDArray[Any]:
+        """The newest (or first) known value of each group, optionally of failing events only.
 
-        if self._is_single:
-            return np.where(is_known, values, np.asarray(null, values.dtype))
-        picked = np.full(self._count, null, values.dtype)
-        group, values = self._group[is_known], values[is_known]
-        if is_first:
-            group, values = group[::-1], values[::-1]
-        picked[group] = values
-        return picked
-
-    def _value(self, column: NDArray[Any], *, null: int) -> NDArray[Any]:
-        """The newest known value of a column of numbers."""
+        Mostly the last (or first) event says it, so all events are only searched for the groups where it does not.
+        """
         import numpy as np
 
         if _says_nothing(column, null):
             return np.broadcast_to(np.asarray(null, column.dtype), self._count)
-        values = column[self._rows]
-        return self._pick(values, values != null, null)
+        lead = self._groups.first if is_first else self._last
+        picked = column[lead]
+        is_missing = picked == null
+        if is_failing:
+            is_missing |= ~self._is_failing[lead]
+        if not is_missing.any():
+            return picked
+        picked[is_missing] = null
+        rows = self._rows[is_missing[self._group]]
+        rows = rows[column[rows] != null]
+        if is_failing:
+            rows = rows[self._is_failing[rows]]
+        if is_first:
+            rows = rows[::-1]
+        picked[self._groups.of_row[rows]] = column[rows]
+        return picked
 
-    def _word(self, name: str, *, is_first: bool = False) -> Coded:
-        import numpy as np
-
+    def _word(self, name: str, *, is_first: bool = False, is_failing: bool = False) -> Coded:
         column: Coded = getattr(self._table, name)
-        if not column.names or _says_nothing(column.codes, -1):
-            return Coded(np.broadcast_to(np.int32(-1), self._count), column.names)
-        values = column.codes[self._rows]
-        return Coded(self._pick(values, values >= 0, -1, is_first=is_first), column.names)
-
-    def _domains(self) -> dict[str, Coded]:
-        """The first domain of each kind that an event names which is no bystander."""
-        import numpy as np
-
-        is_failing = ~self._table.role.is_one_of(BYSTANDERS)[self._rows]
-        found: dict[str, Coded] = {}
-        for kind in INCIDENT_DOMAINS:
-            column: Coded = getattr(self._table, kind)
-            if not column.names or _says_nothing(column.codes, -1):
-                found[kind] = Coded(np.broadcast_to(np.int32(-1), self._count), column.names)
-                continue
-            codes = column.codes[self._rows]
-            picked = self._pick(codes, (codes >= 0) & is_failing, -1, is_first=True)
-            found[kind] = Coded(picked, column.names)
-        return found
+        picked = self._pick(column.codes, -1, is_first=is_first, is_failing=is_failing)
+        return Coded(picked, column.names)
 
     def _class(self, newest: Coded) -> Coded:
         """The newest class; a planned stop that says none is planned."""
@@ -232,7 +213,7 @@ class _Fold:
         begin_us = onset_us
         found: dict[str, Any] = {}
         for name, end_us, is_unfinished in zip(_PHASES, ends, unfinished, strict=True):
-            stated = self._value(getattr(self._table, name), null=NO_TIME)
+            stated = self._pick(getattr(self._table, name), NO_TIME)
             is_between = (begin_us != NO_TIME) & (end_us != NO_TIME) & (end_us >= begin_us)
             lasted = np.where(
                 is_between,
