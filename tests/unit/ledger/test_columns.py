@@ -225,3 +225,18 @@ def test_a_number_that_no_column_holds_is_refused_in_words():
         TableBuilder().add([b'{"kind":"k","id":"a","seq":0,"t_occurred_us":18446744073709551615}'])
     with pytest.raises(LedgerError, match="not an event"):
         TableBuilder().add([b'{"kind":"k"}'])
+
+
+def test_an_incident_has_the_first_host_and_label_and_the_newest_class():
+    story = Story()
+    story.tell("incident.open", 0, incident="i1")
+    for at, name in ((1, "a"), (2, "b")):
+        story.tell(
+            "observation", at, incident="i1", domain=on(host=name), body={"label": name},
+            class_={"a": "fail_slow", "b": "sdc"}[name],
+        )  # fmt: skip
+    story.tell("incident.close", 3, incident="i1")
+    folded = fold_table(table_of(story.events))
+    assert (folded.host.text(0), folded.label.text(0)) == ("a", "a")
+    assert folded.class_.text(0) == "sdc"
+    assert folded.event_count.tolist() == [4]
