@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -229,7 +229,7 @@ def _make_report(
         run=chosen,
         as_of_us=as_of_us,
         ledger=named,
-        command=_command(named, chosen, contract, question if fleet else None),
+        command=_command(named, chosen, contract, question if fleet else None, mappings),
         version=__version__,
         rates=question if fleet else None,
     )
@@ -263,7 +263,7 @@ def _export_report(path: Path, *, question: RatesQuestion, mappings: dict[str, P
         run=None,
         as_of_us=fleet.end_us,
         ledger=str(path),
-        command=_command(str(path), None, None, question),
+        command=_command(str(path), None, None, question, mappings),
         version=__version__,
         rates=question,
     )
@@ -279,17 +279,36 @@ def _export_report(path: Path, *, question: RatesQuestion, mappings: dict[str, P
 
 
 def _command(
-    named: str, run: str | None, contract: Path | None, question: RatesQuestion | None
+    named: str,
+    run: str | None,
+    contract: Path | None,
+    question: RatesQuestion | None,
+    mappings: Mapping[str, Path],
 ) -> str:
     """The command that gives this report again."""
-    parts = ["lastgood report", named.removeprefix("temporary, from ")]
-    parts += [f"--run {run}"] if run else []
-    parts += [f"--contract {contract}"] if contract else []
+    from lastgood.evidence.wording import instant_text
+    from lastgood.ledger.grouping import REPORT_RULE
+
+    words = [("--run", run), ("--contract", contract)]
     if question is not None:
-        parts += [f"--nodes {question.nodes}"] if question.nodes else []
-        parts += [f"--devices {question.devices}"] if question.devices else []
-        parts += [f"--interval {question.interval_method}"] if question.interval_method != "auto" else []  # fmt: skip
-    return " ".join(parts)
+        fixed = question.interval_method if question.interval_method != "auto" else None
+        times = [
+            None if t is None else instant_text(t).removesuffix(" UTC").replace(" ", "T")
+            for t in (question.since_us, question.until_us)
+        ]
+        words += [
+            ("--nodes", question.nodes),
+            ("--devices", question.devices),
+            ("--group", None if question.rule == REPORT_RULE.spec else question.rule),
+            ("--interval", fixed),
+            ("--since", times[0]),
+            ("--until", times[1]),
+            *(("--mapping", f"{name}={file}") for name, file in mappings.items()),
+        ]
+    parts = ["lastgood report", named.removeprefix("temporary, from ")]
+    return " ".join(
+        [*parts, *(f"{option} {value}" for option, value in words if value is not None)]
+    )
 
 
 def _write_page(made: Report, target: Path) -> None:

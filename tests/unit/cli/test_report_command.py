@@ -103,8 +103,14 @@ def test_logs_with_one_run_show_it_and_logs_with_many_show_the_fleet(cli):
 
 
 def test_the_report_names_the_command_that_gives_it_again(cli, ledger):
-    told = cli("report", ledger, "--nodes", "40", "--interval", "exact", "--json").json
-    assert told["reproduction"]["command"] == f"lastgood report {ledger} --nodes 40 --interval exact"  # fmt: skip
+    words = (
+        "--nodes", "40", "--group", "links+merge:1s@site", "--interval", "exact", "--since", "2023-11-20T00:00:00.000",
+    )  # fmt: skip
+    told = cli("report", ledger, *words, "--json").json
+    command = told["reproduction"]["command"]
+    assert command == f"lastgood report {ledger} {' '.join(words)}"
+    again = cli(*command.split()[1:], "--json").json
+    assert again["sections"] == told["sections"]
 
 
 def test_another_mapping_table_gives_another_view_and_leaves_the_ledger_alone(cli, tmp_path):
