@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -17,6 +17,7 @@ from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, EXIT_REFUSED, BadInpu
 from lastgood.contract.taxonomy import EventKind, FailureClass
 
 if TYPE_CHECKING:
+    from lastgood.ledger.signing_key import Verifier
     from lastgood.ledger.tree_head import TreeHead
     from lastgood.ledger.verify import VerifyResult
 
@@ -40,26 +41,55 @@ REASON_CHARS_MAX = 8_192
     type=click.Path(path_type=Path),
     help="Write the tree head to this file if the ledger holds; keep it on another machine.",
 )
+@click.option(
+    "--sign-key",
+    metavar="KEY",
+    type=click.Path(path_type=Path),
+    help="Sign the head that --save-head writes (make a key with: lastgood key new).",
+)
+@click.option(
+    "--verifier",
+    "verifier_texts",
+    metavar="LINE|FILE",
+    multiple=True,
+    help="The head of --head must be signed by this key; may be given more than once, then by all.",
+)
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
 def verify(
-    *, ledger: Path | None, head_file: Path | None, save_head: Path | None, is_json: bool
+    *,
+    ledger: Path | None,
+    head_file: Path | None,
+    save_head: Path | None,
+    sign_key: Path | None,
+    verifier_texts: tuple[str, ...],
+    is_json: bool,
 ) -> int:
     """Read and hash every event of a ledger again.
 
     LEDGER is a file; without it $LASTGOOD_LEDGER, else the ledger of this user on this machine. Exit 0: it
-    holds. 1: it does not, and the first bad sequence number is printed. 2: no such ledger. 3: could not tell.
+    holds. 1: it does not, and the first bad sequence number is printed; or the head is not signed as demanded.
+    2: no such ledger. 3: could not tell.
     """
     from lastgood.cli.event_bar import event_bar
     from lastgood.ledger.place import default_ledger
+    from lastgood.ledger.signing_key import read_key, read_verifier
     from lastgood.ledger.verify import verify_ledger
 
+    _check_pairs(head_file, save_head, sign_key, verifier_texts)
     path = ledger or default_ledger()
     head = _read_head(head_file)
-    with event_bar("hashing") as on_progress:
-        result = verify_ledger(path, head=head, on_progress=on_progress)
-    click.echo(_verify_json(path, result) if is_json else _verify_text(path, result))
+    key = None if sign_key is None else read_key(sign_key)
+    verifiers = [read_verifier(text) for text in verifier_texts]
+    result = _not_vouched_for(head, verifiers)
+    if result is None:
+        with event_bar("hashing") as on_progress:
+            result = verify_ledger(path, head=head, on_progress=on_progress)
+    signed = _Signed(head, verifiers if result.ok else [])
+    click.echo(
+        _verify_json(path, result, signed) if is_json else _verify_text(path, result, signed)
+    )
     if result.ok and save_head is not None and result.head is not None:
-        _write_head(save_head, result.head)
+        _write_head(save_head, result.head if key is None else key.sign(result.head))
     return {"ok": EXIT_HELD, "failed": EXIT_NOT_HELD}.get(result.verdict, EXIT_REFUSED)
 
 
@@ -171,6 +201,43 @@ def _check_record(kind: str, node: str, reason: str) -> None:
             raise BadInput("nothing given", where=name, found=repr(value), needs="some text")
 
 
+class _Signed(NamedTuple):
+    """An outside head, and the keys whose signatures on it were asked for and hold."""
+
+    head: TreeHead | None
+    verifiers: list[Verifier]
+
+
+def _check_pairs(
+    head: Path | None, save_head: Path | None, sign_key: Path | None, verifiers: tuple[str, ...]
+) -> None:
+    """Refuse an option whose partner is missing: silently checking nothing would pass for a check."""
+    if sign_key is not None and save_head is None:
+        raise BadInput("there is no head to sign", where="--sign-key", needs="--save-head FILE")
+    if verifiers and head is None:
+        raise BadInput(
+            "there is no head whose signature to check", where="--verifier", needs="--head FILE"
+        )
+
+
+def _not_vouched_for(head: TreeHead | None, verifiers: list[Verifier]) -> VerifyResult | None:
+    """Failed before the ledger is read: a head that nobody vouches for says nothing about it."""
+    from lastgood.ledger.signing_key import signature_problem
+    from lastgood.ledger.verify import Verdict, VerifyResult
+
+    reason = None if head is None else signature_problem(head, verifiers)
+    if head is None or reason is None:
+        return None
+    return VerifyResult(
+        verdict=Verdict.FAILED,
+        size=None,
+        root=None,
+        origin=head.origin,
+        reason=reason,
+        next="get head and verifier line again from whoever signs; the ledger was not read",
+    )
+
+
 def _read_head(file: Path | None) -> TreeHead | None:
     from lastgood.ledger.tree_head import parse_note
 
@@ -191,10 +258,11 @@ def _write_head(file: Path, head: TreeHead) -> None:
         raise BadInput(
             "the tree head cannot be written", where=str(file), found=error.strerror
         ) from error
-    click.echo(f"tree head written to {file}", err=True)
+    by = ", ".join(signature.name for signature in head.signatures)
+    click.echo(f"tree head written to {file}" + (f", signed by {by}" if by else ""), err=True)
 
 
-def _verify_json(path: Path, result: VerifyResult) -> str:
+def _verify_json(path: Path, result: VerifyResult, signed: _Signed) -> str:
     head = result.head
     return json.dumps(
         {
@@ -205,6 +273,7 @@ def _verify_json(path: Path, result: VerifyResult) -> str:
             "origin": result.origin,
             "tree_head": head.to_note() if head else None,
             "heads_compared": result.head_count,
+            "signed_by": [{"name": v.name, "id": v.id_hex} for v in signed.verifiers],
             "first_bad_seq": result.first_bad_seq,
             "reason": result.reason,
             "next": result.next,
@@ -212,7 +281,7 @@ def _verify_json(path: Path, result: VerifyResult) -> str:
     )
 
 
-def _verify_text(path: Path, result: VerifyResult) -> str:
+def _verify_text(path: Path, result: VerifyResult, signed: _Signed) -> str:
     said = {"ok": "held", "failed": "DID NOT HOLD"}.get(result.verdict, "COULD NOT TELL")
     lines = [f"{said}: {result.reason}", f"ledger        {path}"]
     if result.size is not None:
@@ -221,6 +290,9 @@ def _verify_text(path: Path, result: VerifyResult) -> str:
         lines.append(f"first bad seq {result.first_bad_seq}")
     if result.next:
         lines.append(f"next          {result.next}")
+    lines += [f"signed by     {v.name} (key {v.id_hex})" for v in signed.verifiers]
+    if result.ok and signed.head is not None and signed.head.signatures and not signed.verifiers:
+        lines.append("signed by     not checked: name the key with --verifier")
     if result.head is not None:
         lines += [
             f"root          {result.head.root_hex}",

@@ -18,6 +18,7 @@ COMMANDS = {
     "report": LazyCommand("lastgood.cli.report_command:report", "Show what happened, from the ledger."),
     "rates": LazyCommand("lastgood.cli.rates:rates", "Count failures and give rates, trends and intervals."),
     "verify": LazyCommand("lastgood.cli.ledger_commands:verify", "Re-read and re-hash a whole ledger."),
+    "key": LazyCommand("lastgood.cli.key_commands:key", "Make and show keys that sign tree heads."),
     "export": LazyCommand("lastgood.cli.export_command:export", "Write a ledger as Parquet files, one a month."),
     "bundle": LazyCommand("lastgood.cli.evidence_commands:bundle", "Pack ledger, contract and report for a stranger."),
     "recompute": LazyCommand("lastgood.cli.evidence_commands:recompute", "Recompute every figure of a bundle."),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -41,6 +41,8 @@ class TreeHead:
     size: int
     root: bytes
     signatures: tuple[Signature, ...] = ()
+    extensions: tuple[str, ...] = field(default=(), compare=False)
+    """Further lines of other writers below the root: they mean nothing here, but a signature covers them."""
 
     @property
     def root_hex(self) -> str:
@@ -48,8 +50,14 @@ class TreeHead:
         return self.root.hex()
 
     def body(self) -> str:
-        """The three lines that are signed."""
-        return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
+        """The lines that are signed: origin, size, root, and the extensions if there are any."""
+        lines = (
+            self.origin,
+            str(self.size),
+            base64.b64encode(self.root).decode(),
+            *self.extensions,
+        )
+        return "".join(f"{line}\n" for line in lines)
 
     def to_note(self) -> str:
         """The head as text, with its signatures if there are any."""
@@ -91,7 +99,22 @@ def parse_note(text: str, *, where: str = "tree head") -> TreeHead:
     signatures = tuple(
         _signature(line, where=where) for line in tail.split("\n") if line and has_signatures
     )
-    return TreeHead(origin=lines[0], size=int(lines[1]), root=root, signatures=signatures)
+    head = TreeHead(
+        origin=lines[0],
+        size=int(lines[1]),
+        root=root,
+        signatures=signatures,
+        extensions=tuple(lines[3:]),
+    )
+    if head.body().rstrip("\n") != body.rstrip("\n"):
+        # The signature is checked over the lines as we write them, so no other spelling may pass for them.
+        raise BadInput(
+            "not a tree head in its one form",
+            where=where,
+            found=repr("\n".join(lines[1:3])),
+            needs="a size without leading zeros and a root in plain base64",
+        )
+    return head
 
 
 def sign_head(head: TreeHead, *, name: str, private_key: bytes) -> TreeHead:
@@ -109,13 +132,11 @@ def sign_head(head: TreeHead, *, name: str, private_key: bytes) -> TreeHead:
     key = Ed25519PrivateKey.from_private_bytes(private_key)
     public = key.public_key().public_bytes_raw()
     signature = Signature(name, key_id(name, public), key.sign(head.body().encode()))
-    return TreeHead(
-        origin=head.origin, size=head.size, root=head.root, signatures=(*head.signatures, signature)
-    )
+    return replace(head, signatures=(*head.signatures, signature))
 
 
 def is_signed_by(head: TreeHead, *, name: str, public_key: bytes) -> bool:
-    """True when one of the signatures is by this key, over exactly these three lines."""
+    """True when one of the signatures is by this key, over exactly these lines."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

@@ -20,6 +20,7 @@ COMMANDS = [
     "report",
     "rates",
     "verify",
+    "key",
     "export",
     "bundle",
     "recompute",
