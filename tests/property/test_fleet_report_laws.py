@@ -55,7 +55,7 @@ def written(faults, windows, joins) -> made.Fleet:
     faults=st.lists(FAULT, max_size=40),
     windows=WINDOWS,
     joins=st.lists(st.tuples(DAY, st.sampled_from(["a", "b"]), st.integers(1, 8)), max_size=3),
-    nodes=st.sampled_from([None, 1, 12]),
+    nodes=st.sampled_from([None, 4, 12]),
 )
 def test_any_failures_have_a_report_that_can_be_drawn(faults, windows, joins, nodes):
     with tempfile.TemporaryDirectory() as folder:

@@ -125,7 +125,15 @@ def fleet_records(
     steps, by_host = exposure_steps(field, as_of_us=end_us)
     exposure = _exposure(field, steps, question, windows)
     counted = failures.take(inside)
-    hosts = tuple(by_host) or tuple(sorted(counted.host.counts()))
+    failed = sorted(counted.host.counts())
+    if question.nodes is not None and question.nodes < len(failed):
+        raise BadInput(
+            "more nodes failed than there are said to be",
+            where="--nodes",
+            found=f"{question.nodes}, and failures on {len(failed)} nodes",
+            needs=f"{len(failed)} or more",
+        )
+    hosts = tuple(by_host) or tuple(failed)
     return FleetRecords(
         incidents=counted,
         injected_count=int(np.count_nonzero(injected & ~folded.planned)),

@@ -81,7 +81,7 @@ def test_an_interval_fixed_in_advance_is_said_to_be_no_choice_of_a_test(cli, pla
 def test_six_events_give_count_exposure_and_exact_interval_and_nothing_is_tested(cli, folder):
     """Six events in 54 days: one every 216 h, 99 to 589 by Garwood."""
     ledger = made.few().write(folder / "few.db")
-    told = cli(RATES, "--ledger", ledger, "--nodes", "1", "--json").json
+    told = cli(RATES, "--ledger", ledger, "--nodes", "6", "--json").json
     row = row_of(told, "all", "all")
     assert row["mean_time_h"] == pytest.approx(216)
     assert (row["mean_time_lo_h"], row["mean_time_hi_h"]) == pytest.approx((99.2, 588.6), abs=0.1)

@@ -50,6 +50,11 @@ def test_a_fleet_of_nothing_is_refused(tmp_path, option):
         records(tmp_path, made.fleet(), **{option: 0})
 
 
+def test_fewer_nodes_than_failed_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="failures on 40 nodes, needs 40 or more"):
+        records(tmp_path, made.fleet(), nodes=39)
+
+
 def test_time_that_no_file_covers_is_no_exposure_and_stops_the_clock(tmp_path):
     fleet = made.Fleet()
     fleet.covers(0, 10)
