@@ -191,7 +191,7 @@ def test_a_table_folds_into_the_incidents_of_the_objects(plan, rule):
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-@settings(max_examples=5_000, deadline=None)
+@settings(max_examples=1_500, deadline=None)
 @given(plan=st.lists(an_event(), max_size=60), rule=st.sampled_from(RULES))
 def test_many_tables_fold_into_the_incidents_of_the_objects(plan, rule):
     events = events_of(plan)
