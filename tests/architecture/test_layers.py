@@ -27,6 +27,7 @@ ONLY_IN = {
     "cryptography": ["ledger/"],
     "pydantic": ["contract/"],
     "yaml": ["contract/"],
+    "prometheus_client": ["training/metrics.py"],
     "starlette": ["web/"],
     "uvicorn": ["web/"],
     "aiohttp": ["serving/", "agents/"],

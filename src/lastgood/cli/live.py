@@ -30,6 +30,10 @@ class LineView:
         if text:
             self._say(text)
 
+    def begin_metrics(self, url: str) -> None:
+        """Say where the metrics are: with port 0 nobody else knows."""
+        self._say(f"metrics at {url}")
+
     def end(self, options: RunOptions, result: RunResult) -> None:
         """Say how it ended and what to type next."""
         self._say(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,11 @@ import click
 from lastgood.base.errors import BadInput, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from lastgood.cli.live import LineView
     from lastgood.signals.limits import Limits
+    from lastgood.training.metrics import RunMetrics
 
 _OTHER_HOSTS = {
     "nnodes": "one host for now",
@@ -84,6 +89,11 @@ _OTHER_HOSTS = {
     help="Write each worker's output to a file there.",
 )
 @click.option(
+    "--metrics",
+    metavar="ADDR",
+    help="Serve Prometheus metrics at HOST:PORT or :PORT [default: off].",
+)
+@click.option(
     "--run-id",
     "--rdzv-id",
     "--rdzv_id",
@@ -133,9 +143,27 @@ def run(**given: object) -> int:
         tape=given["fault_tape"],  # type: ignore[arg-type]
     )
     view = LineView(ledger, is_quiet=bool(given["quiet"]))
-    result = run_training(options, listener=view.show)
+    with _metrics(given["metrics"], view) as metrics:
+        result = run_training(options, listener=view.show, metrics=metrics)
     view.end(options, result)
     return result.exit_code
+
+
+@contextmanager
+def _metrics(address: object, view: LineView) -> Generator[RunMetrics | None]:
+    """Serve metrics for the time of the run, when an address is given."""
+    if address is None:
+        yield None
+        return
+    from lastgood.training.metrics import RunMetrics
+    from lastgood.training.metrics_server import parse_address
+
+    metrics = RunMetrics(parse_address(str(address)))
+    view.begin_metrics(metrics.url)
+    try:
+        yield metrics
+    finally:
+        metrics.close()
 
 
 def _script(text: str) -> Path:

@@ -71,6 +71,7 @@ class LedgerWriter:
         self._failure: Exception | None = None
         self._is_broken = False
         self._is_closed = False
+        self._committing_count = 0
         self._head: TreeHead | None = None
         opened: Future[None] = Future()
         self._thread = threading.Thread(
@@ -116,6 +117,11 @@ class LedgerWriter:
                     needs="a local disk",
                 ) from error
         return submission.future
+
+    @property
+    def backlog_count(self) -> int:
+        """Submissions that are not durable yet: the queue and the group that waits for the disk now."""
+        return self._queue.qsize() + self._committing_count
 
     def append(
         self, events: Event | Sequence[Event], *, timeout_s: float = SUBMIT_S_MAX
@@ -181,7 +187,9 @@ class LedgerWriter:
             is_last = False
             while not is_last:
                 group, is_last = self._next_group()
+                self._committing_count = len(group)
                 self._commit(store, group)
+                self._committing_count = 0
             self._seal(store)
 
     def _next_group(self) -> tuple[list[_Submission], bool]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from lastgood.base.clock import Clock
     from lastgood.ledger.writer import LedgerWriter
+    from lastgood.training.metrics import RunMetrics
 
 STEPS_PER_CHUNK = 64
 _CHUNK_AGE_US = 5_000_000
@@ -35,11 +36,13 @@ class Recorder:
         versions: Mapping[str, str],
         topology: str,
         listener: Callable[[Event], None] | None = None,
+        metrics: RunMetrics | None = None,
     ) -> None:
         self._writer = writer
         self._clock = clock
         self._run_id = run_id
         self._listener = listener
+        self._metrics = metrics
         self._wall_minus_monotonic_us = clock.wall_us() - clock.monotonic_us()
         self.attempt = 1
         self.versions = dict(versions)
@@ -67,6 +70,8 @@ class Recorder:
             **fields,
         )
         self._writer.submit(event)
+        if self._metrics is not None:
+            self._metrics.hear(event)
         if self._listener is not None:
             self._listener(event)
 
@@ -84,12 +89,17 @@ class Recorder:
         self.close_chunk()
         self._chunk_first = first
         self._chunk_began_us = self._clock.wall_us()
+        if self._metrics is not None:
+            self._metrics.steps_begin(first)
 
     def step_done(self, step: int, *, done_wall_us: int, loss: float | None = None) -> None:
         """One more accepted step, published by all ranks; `loss` is the mean over the ranks where they report one."""
         if not self._chunk_ended_us:
             self._chunk_first = step
+        before_us = self._chunk_ended_us[-1] if self._chunk_ended_us else self._chunk_began_us
         self._chunk_ended_us.append(max(done_wall_us, self._chunk_began_us))
+        if self._metrics is not None:
+            self._metrics.step_done(step, took_us=max(0, self._chunk_ended_us[-1] - before_us))
         self._chunk_losses.append(loss)
         is_old = done_wall_us - self._chunk_began_us > _CHUNK_AGE_US
         if len(self._chunk_ended_us) >= STEPS_PER_CHUNK or is_old:

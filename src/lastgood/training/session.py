@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lastgood.ledger.event import Event
     from lastgood.ledger.tree_head import TreeHead
     from lastgood.signals.limits import Limits
+    from lastgood.training.metrics import RunMetrics
     from lastgood.training.options import RunOptions
 
 
@@ -41,8 +42,12 @@ def run_training(
     *,
     listener: Callable[[Event], None] | None = None,
     on_turn: Callable[[Supervisor], None] | None = None,
+    metrics: RunMetrics | None = None,
 ) -> RunResult:
     """Run a training script under supervision; every event goes to the ledger and to `listener`.
+
+    Args:
+        metrics: is told of every event, step and turn; the caller closes it.
 
     Raises:
         LastgoodError: what is wrong with the ledger, the contract or the start of the workers.
@@ -54,6 +59,8 @@ def run_training(
     )
     options = replace(options, limits=_within_contract(options, contract))
     with LedgerWriter(options.ledger) as writer:
+        if metrics is not None:
+            metrics.watch_ledger(lambda: writer.backlog_count)
         topology = run_topology(options.ranks)
         recorder = Recorder(
             writer,
@@ -62,12 +69,15 @@ def run_training(
             versions=machine_versions(),
             topology=topology_digest(topology),
             listener=listener,
+            metrics=metrics,
         )
         recorder.record("run.start", body=_description(options, contract, topology))
         exit_code = EXIT_INTERNAL
         supervisor: Supervisor | None = None
         try:
-            supervisor = Supervisor(options, contract, recorder, on_turn=on_turn)
+            supervisor = Supervisor(
+                options, contract, recorder, on_turn=_each_turn(on_turn, metrics)
+            )
             exit_code = supervisor.run()
         except LastgoodError as error:
             exit_code = error.exit_code
@@ -79,6 +89,19 @@ def run_training(
             _record_end(recorder, supervisor, exit_code)
             head = writer.flush()
         return RunResult(exit_code, head)
+
+
+def _each_turn(
+    on_turn: Callable[[Supervisor], None] | None, metrics: RunMetrics | None
+) -> Callable[[Supervisor], None] | None:
+    if metrics is None or on_turn is None:
+        return on_turn if metrics is None else metrics.take_turn
+
+    def both(supervisor: Supervisor) -> None:
+        metrics.take_turn(supervisor)
+        on_turn(supervisor)
+
+    return both
 
 
 def _record_end(recorder: Recorder, supervisor: Supervisor | None, exit_code: int) -> None:
