@@ -99,7 +99,7 @@ def story(tmp_path_factory):
     job = Job(tmp_path_factory.mktemp("scraped"))
     pages = {}
     try:
-        pages["launch"] = job.scrape()
+        pages["launch"] = job.until(lambda p: value(p, "ettr_ratio") is not None)
         pages["before"] = job.until(
             lambda p: (value(p, "accepted_steps") or 0) >= 20 and value(p, "spares_parked") == 1
         )

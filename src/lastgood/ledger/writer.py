@@ -71,7 +71,7 @@ class LedgerWriter:
         self._failure: Exception | None = None
         self._is_broken = False
         self._is_closed = False
-        self._committing_count = 0
+        self._submitted_count = self._done_count = 0
         self._head: TreeHead | None = None
         opened: Future[None] = Future()
         self._thread = threading.Thread(
@@ -116,12 +116,13 @@ class LedgerWriter:
                     found=f"{QUEUE_COUNT_MAX} submissions waiting for {SUBMIT_S_MAX:g} s",
                     needs="a local disk",
                 ) from error
+            self._submitted_count += 1
         return submission.future
 
     @property
     def backlog_count(self) -> int:
-        """Submissions that are not durable yet: the queue and the group that waits for the disk now."""
-        return self._queue.qsize() + self._committing_count
+        """Submissions that are not durable yet: in the queue, in company, or waiting for the disk."""
+        return max(0, self._submitted_count - self._done_count)
 
     def append(
         self, events: Event | Sequence[Event], *, timeout_s: float = SUBMIT_S_MAX
@@ -187,9 +188,8 @@ class LedgerWriter:
             is_last = False
             while not is_last:
                 group, is_last = self._next_group()
-                self._committing_count = len(group)
                 self._commit(store, group)
-                self._committing_count = 0
+                self._done_count += len(group)
             self._seal(store)
 
     def _next_group(self) -> tuple[list[_Submission], bool]:

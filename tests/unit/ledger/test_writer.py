@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lastgood.base.clock import SystemClock
 from lastgood.base.errors import CanonicalError, LedgerError
 from lastgood.ledger.event import Event
 from lastgood.ledger.store import Store, Stored, open_store
@@ -40,6 +41,31 @@ def test_submissions_that_arrive_together_share_commits(path, monkeypatch):
     assert sum(groups) == 600
     assert max(groups) <= 256
     assert len(groups) < 60
+
+
+def test_the_backlog_is_what_was_submitted_and_is_not_durable_yet(path, monkeypatch):
+    is_writing, may_write = threading.Event(), threading.Event()
+    original = Store.append_groups
+
+    def slow(store, groups):
+        is_writing.set()
+        assert may_write.wait(10)
+        return original(store, groups)
+
+    with LedgerWriter(path) as writer:
+        assert writer.backlog_count == 0
+        monkeypatch.setattr(Store, "append_groups", slow)
+        for event in some_events(5):
+            writer.submit(event)
+        assert is_writing.wait(10)
+        assert writer.backlog_count == 5
+        may_write.set()
+        writer.flush()
+        wait_us = 0
+        while writer.backlog_count and wait_us < 5_000_000:
+            SystemClock().sleep_us(1_000)
+            wait_us += 1_000
+        assert writer.backlog_count == 0
 
 
 def test_many_threads_may_submit_and_each_keeps_its_order(path):
