@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lastgood.budget.scenario import QUANTITIES
+from lastgood.budget.scenario_file import parse_scenario
 from tests.unit.evidence.test_plan_records import drilled, growing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +58,12 @@ def test_the_page_shows_every_plan_command_and_every_input():
     table = PAGE.partition("## Inputs")[2].partition("### From a ledger")[0]
     named = set(re.findall(r"`(\w+)`", table))
     assert set(QUANTITIES) <= named
+
+
+def test_the_scenario_of_the_page_is_one():
+    (written,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert parse_scenario(written.encode(), source="page").has("mtti", "checkpoint_cost")
+    assert "| key under `spec:` |" in PAGE
 
 
 def test_the_page_names_what_cannot_be_shown_and_what_is_refused():

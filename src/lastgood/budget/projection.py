@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from lastgood.base.errors import BadInput, Refused
 from lastgood.base.figures import Figure, FigureKind, Interval, combine, project
-from lastgood.base.units import format_number
+from lastgood.base.units import format_duration, format_number
 from lastgood.budget.intervals import garwood
 
 CONDITION = "every interrupting hazard scales linearly with devices and nothing else changes"
@@ -139,7 +139,7 @@ def source_of_count(
     if events < 1 or not window_us > 0 or not devices > 0:
         raise BadInput(
             "a rate needs events, a window and devices",
-            found=f"{events} events, {window_us} us, {devices} devices",
+            found=f"{events} events, {format_duration(window_us)}, {devices:,.0f} devices",
             needs="all above zero",
         )
     rate = garwood(events, window_us, level=LEVEL)

@@ -85,6 +85,15 @@ QUANTITIES: Mapping[str, Quantity] = {
 }  # fmt: skip
 REQUIRED = ("mtti", "checkpoint_cost")
 UNITS = {_D: "us", _R: "ratio", _C: "", _N: "", _F: ""}
+NOTHING = "nothing"
+NEEDS: Mapping[Measure, str] = {
+    _D: "a duration with a unit, such as 90s or 3.09h",
+    _R: "a share between 0 and 1, or a percentage",
+    _C: "a whole number",
+    _N: "a number",
+    _F: "true or false",
+}
+"""What a value of each sort looks like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,14 +203,17 @@ def read_value(name: str, text: str, *, where: str) -> Figure:
     """
     quantity = quantity_of(name, where=where)
     parts = [part.strip() for part in text.split("..")]
-    if len(parts) not in {1, 3}:
+    if len(parts) not in {1, 3} or not all(parts):
         raise BadInput(
-            "not a value", where=where, found=repr(text), needs="VALUE or LOW..VALUE..HIGH"
+            "not a value",
+            where=where,
+            found=repr(text) if text.strip() else NOTHING,
+            needs=f"{NEEDS[quantity.measure]}, or LOW..VALUE..HIGH",
         )
     numbers = [number_of(quantity, part, where=where) for part in parts]
     interval = None
     if len(numbers) == 3:
-        interval = interval_of(numbers[0], numbers[1], numbers[2], where=where)
+        interval = interval_of(numbers[0], numbers[1], numbers[2], where=where, shown=text.strip())
         numbers = numbers[1:2]
     return Figure(
         name=name,
@@ -244,6 +256,8 @@ def number_of(quantity: Quantity, value: object, *, where: str) -> float:
         BadInput: not a value of this sort, or outside its range.
     """
     measure = quantity.measure
+    if value is None or not str(value).strip():
+        raise BadInput("no value", where=where, found=NOTHING, needs=NEEDS[measure])
     if measure is _D:
         text = value if isinstance(value, str) else str(value)
         number = float(parse_duration_us(text, where=where))
@@ -253,7 +267,7 @@ def number_of(quantity: Quantity, value: object, *, where: str) -> float:
         number = float(str(value).lower() == "true")
     else:
         number = _plain_number(value, where=where)
-    _check_range(quantity, number, where=where)
+    _check_range(quantity, number, where=where, shown=str(value).strip())
     return number
 
 
@@ -269,7 +283,7 @@ def _plain_number(value: object, *, where: str) -> float:
     return float(text) * scale
 
 
-def _check_range(quantity: Quantity, number: float, *, where: str) -> None:
+def _check_range(quantity: Quantity, number: float, *, where: str, shown: str) -> None:
     needs = None
     if not math.isfinite(number) or number < 0 or (number == 0 and not quantity.can_be_zero):
         needs = "zero or more" if quantity.can_be_zero else "more than zero"
@@ -278,9 +292,7 @@ def _check_range(quantity: Quantity, number: float, *, where: str) -> None:
     elif quantity.measure is _C and (number != int(number) or number > 1e9):
         needs = "a whole number"
     if needs:
-        raise BadInput(
-            f"{quantity.name} is out of range", where=where, found=f"{number:g}", needs=needs
-        )
+        raise BadInput(f"{quantity.name} is out of range", where=where, found=shown, needs=needs)
 
 
 def interval_of(
@@ -289,10 +301,11 @@ def interval_of(
     hi: float,
     *,
     where: str,
+    shown: str,
     level: float = LEVEL,
     method: str = "as typed",
 ) -> Interval:
-    """An interval around a value.
+    """An interval around a value; `shown` is all three of them as the person wrote them.
 
     Raises:
         BadInput: the value lies outside.
@@ -301,7 +314,7 @@ def interval_of(
         raise BadInput(
             "an interval holds its value",
             where=where,
-            found=f"{lo:g} .. {value:g} .. {hi:g}",
+            found=shown,
             needs="low <= value <= high",
         )
     return Interval(lo=lo, hi=hi, level=level, method=method)

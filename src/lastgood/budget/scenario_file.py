@@ -22,6 +22,8 @@ from lastgood.base.errors import BadInput
 from lastgood.base.figures import Figure, FigureKind, Interval
 from lastgood.budget.scenario import (
     LEVEL,
+    NEEDS,
+    NOTHING,
     QUANTITIES,
     UNITS,
     LevelInput,
@@ -42,10 +44,11 @@ BASES = {
     "assumed": FigureKind.ASSUMED,
     "simulated": FigureKind.SIMULATED,
 }
+_TOP_KEYS = ("apiVersion", "kind", "metadata", "spec")
+_SPEC_KEYS = (*QUANTITIES, "stops", "levels")
 _VALUE_KEYS = ("value", "basis", "source", "ci", "level", "n")
 _COUNT_KEYS = ("events", "window", "basis", "source", "level")
 LEVEL_COUNT_MAX = 12
-_NEEDS_DEGREE = "a duration with a unit, such as 90s or 3.09h"
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -80,7 +83,7 @@ class _Reader:
         self.source = source
 
     def scenario(self) -> Scenario:
-        top = self.mapping((), self.document.value, ("apiVersion", "kind", "metadata", "spec"))
+        top = self.mapping((), self.document.value, _TOP_KEYS)
         for key, needed in (("apiVersion", API_VERSION), ("kind", KIND)):
             if top.get(key) != needed:
                 self.add(
@@ -88,8 +91,7 @@ class _Reader:
                 )
         metadata = self.mapping(("metadata",), top.get("metadata", {}), ("name",))
         name = metadata.get("name", Path(self.source).stem)
-        known = (*QUANTITIES, "stops", "levels")
-        spec = self.mapping(("spec",), top.get("spec", {}), known)
+        spec = self.mapping(("spec",), top.get("spec", {}), _SPEC_KEYS)
         given = {
             key: figure
             for key in spec
@@ -116,13 +118,13 @@ class _Reader:
             if key in known:
                 plain[key] = inside
                 continue
-            import difflib
-
-            near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.6)
             needs = f"one of {', '.join(known)}" if len(known) < 10 else "an input of a plan"
-            self.add(
-                (*path, key), found="an unknown key", needs=needs, write=near[0] if near else ""
-            )
+            near = _nearest(str(key), known)
+            inside_spec = None if path else _nearest(str(key), _SPEC_KEYS)
+            if inside_spec and (near is None or inside_spec == key):
+                # The name of an input, or nearer to one than to what may stand at the top.
+                needs, near = "every input of a plan under spec:", f"{inside_spec} under spec:"
+            self.add((*path, key), found="an unknown key", needs=needs, write=near or "")
         return plain
 
     def figure(self, path: KeyPath, value: object, quantity: Quantity) -> Figure | None:
@@ -137,7 +139,7 @@ class _Reader:
         if "events" in value and quantity.is_mean_time:
             return self.counted(path, self.mapping(path, value, _COUNT_KEYS), quantity)
         parts = self.mapping(path, value, _VALUE_KEYS)
-        if "value" not in parts:
+        if parts.get("value") is None:
             self.add(path, found="no value", needs="value: and where it comes from")
             return None
         number = self.number((*path, "value"), parts["value"], quantity)
@@ -162,12 +164,16 @@ class _Reader:
         try:
             return number_of(quantity, value, where=where)
         except BadInput as problem:
-            is_bare = quantity.measure is Measure.DURATION and isinstance(value, int | float)
+            is_bare = (
+                quantity.measure is Measure.DURATION
+                and isinstance(value, int | float)
+                and not isinstance(value, bool)
+            )
             self.add(
                 path,
                 found=value if problem.found is None else problem.found,
-                needs=_NEEDS_DEGREE if is_bare else problem.needs or problem.what,
-                write=f"{value}s" if is_bare and not isinstance(value, bool) else "",
+                needs=NEEDS[Measure.DURATION] if is_bare else problem.needs or problem.what,
+                write=f"{value}s" if is_bare else "",
             )
             return None
 
@@ -181,7 +187,7 @@ class _Reader:
         kind, source = self.basis(path, parts)
         level = self.level(path, parts)
         if not isinstance(events, int) or isinstance(events, bool) or not 0 < events < 10**12:
-            self.add((*path, "events"), found=events, needs="a whole number above 0")
+            self.add((*path, "events"), found=_words(events), needs="a whole number above 0")
             return None
         if window is None:
             return None
@@ -240,7 +246,13 @@ class _Reader:
             return None
         try:
             return interval_of(
-                low, number, high, where=self.at(path), level=level, method="as given"
+                low,
+                number,
+                high,
+                where=self.at(path),
+                shown=f"{ends[0]} .. {parts['value']} .. {ends[1]}",
+                level=level,
+                method="as given",
             )
         except BadInput as problem:
             self.add(here, found=problem.found, needs=problem.needs or "")
@@ -272,7 +284,7 @@ class _Reader:
             parts = self.mapping(here, inside, keys)
             figures = {}
             for key in keys[1:]:
-                value = parts.get(key, "0s" if key == "recovery" else "")
+                value = parts.get(key, "0s" if key == "recovery" else None)
                 figure = self.figure((*here, key), value, QUANTITIES[key])
                 if figure is not None:
                     figures[key] = figure
@@ -293,7 +305,7 @@ def _figure(quantity: Quantity, number: float, kind: FigureKind, source: str) ->
 
 def _words(value: object) -> str:
     if value is None:
-        return "nothing"
+        return NOTHING
     return (
         "a list"
         if isinstance(value, list)
@@ -301,3 +313,11 @@ def _words(value: object) -> str:
         if isinstance(value, dict)
         else str(value)
     )
+
+
+def _nearest(name: str, known: tuple[str, ...]) -> str | None:
+    """The known key that was probably meant."""
+    import difflib
+
+    plain = name.replace("-", "_")
+    return next(iter(difflib.get_close_matches(plain, known, n=1, cutoff=0.6)), None)

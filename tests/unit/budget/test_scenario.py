@@ -228,3 +228,51 @@ def test_inputs_are_drawn_independently_of_each_other():
     values = draw(Scenario(given=given), seed=1, count=4_000).values
     correlation = np.corrcoef([values[name] for name in given]) - np.eye(3)
     assert np.abs(correlation).max() < 0.06  # about 3.8 standard errors
+
+
+def test_an_input_at_the_top_of_a_file_is_sent_under_spec_and_a_typo_to_the_nearest_key():
+    for key, write in (("mtti", "mtti"), ("stops", "stops"), ("checkpont-cost", "checkpoint_cost")):
+        (line,) = problems(f"{key}: 3h\nspec: {{}}\n")
+        assert line.startswith(f"plan.yaml:3: {key}: found an unknown key"), line
+        assert line.endswith(f"needs every input of a plan under spec:; write {write} under spec:")
+    (line,) = problems("metdata: {}\n")
+    assert line.endswith("needs one of apiVersion, kind, metadata, spec; write metadata")
+    (line,) = problems("spec: {checkpont_cost: 1min}\n")
+    assert line.endswith("write checkpoint_cost")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("3h..2h..4h", "3h..2h..4h"),
+        ("0s", "0s"),
+        ("", "nothing"),
+        (" ", "nothing"),
+        ("1h....3h", "'1h....3h'"),
+    ],
+)
+def test_a_typed_value_is_shown_as_it_was_typed(text, found):
+    with pytest.raises(BadInput) as caught:
+        read_value("mtti", text, where="--mtti")
+    assert caught.value.found == found
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("spec: {mtti: {value: 2h, ci: [3h, 4h]}}\n", "found 3h .. 2h .. 4h, needs low <= value"),
+        ("spec: {mtti: 0s}\n", "found 0s, needs more than zero"),
+        ("spec: {mtti: }\n", "found nothing, needs a duration with a unit"),
+        ("spec: {devices: }\n", "found nothing, needs a whole number"),
+        ("spec: {mtti: {value: }}\n", "found no value"),
+        ("spec: {mtti: {events: , window: 54d}}\n", "found nothing, needs a whole number above 0"),
+        ("spec: {mtti: {events: 3, window: }}\n", "found nothing, needs a duration with a unit"),
+        ("spec: {levels: [{mtti: 3h}]}\n", "found nothing, needs a duration with a unit"),
+        (
+            "spec: {mtti: {value: 3h, ci: [null, 4h]}}\n",
+            "found nothing, needs a duration with a unit",
+        ),
+    ],
+)
+def test_a_value_of_a_file_is_shown_as_it_was_written(body, found):
+    assert any(found in line for line in problems(body)), problems(body)
