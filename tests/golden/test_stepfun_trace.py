@@ -84,8 +84,8 @@ def test_the_report_answers_the_five_questions_and_recomputes(cli, imported, tmp
     for words in (
         "584 incidents: 298 Hardware Failure, 262 Other Failure, 24 Software Failure.",
         "As a whole: no trend shown",
-        "Rising: GPU (Laplace z +4.11).",
-        "Parameter Plane Cable (-3.63)",
+        "Rising: GPU (Lewis-Robinson, scaled t +3.23, after Holm p = 0.044; uncorrected: Laplace z +4.11).",
+        "Falling by itself, but not after Holm: Parameter Plane Cable (Lewis-Robinson, scaled t -2.44, after Holm p = 0.28; uncorrected: Laplace z -3.63).",
         "130 of 581 repairs (22.4%) did not hold for one day; chance alone gives 0.4%",
         "No node to pull",
         "The cause of 254 of 584 incidents (43.5%).",

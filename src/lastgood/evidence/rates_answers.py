@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from lastgood.base.units import format_duration
-from lastgood.evidence.rates_study import BEGIN_TO_END, FleetStudies, GroupStudy
+from lastgood.base.units import US_PER_DAY, format_duration
+from lastgood.budget.family import Adjusted
+from lastgood.budget.finding import format_p
+from lastgood.budget.trend import Trend
+from lastgood.contract.taxonomy import CauseStatus
+from lastgood.evidence.rates_study import BEGIN_TO_END, FleetStudies, GroupedStudies, GroupStudy
 from lastgood.evidence.report import Headline, Words
 
 NAMED_MAX: Final = 4
@@ -98,15 +102,7 @@ def _getting_worse(studies: FleetStudies) -> list[str]:
     sentences = [f"As a whole: {_lowered(whole.sentence)}"]
     primary = studies.primary
     if primary is not None:
-        held = {a.name for a in primary.family.rows if a.is_rejected}
-        for direction, word in ((1, "Rising"), (-1, "Falling")):
-            named = [
-                f"{row.group.name.rpartition('/')[2]} (Laplace z {row.study.trend.laplace.statistic:+.2f})"
-                for row in primary.rows
-                if row.group.name in held and row.study.trend.direction == direction
-            ]
-            if named:
-                sentences.append(f"{word}: {', '.join(named)}.")
+        sentences += _moving(primary)
         if primary.family.tests:
             groups = (
                 "1 group was"
@@ -114,12 +110,12 @@ def _getting_worse(studies: FleetStudies) -> list[str]:
                 else f"{primary.family.tests} groups were"
             )
             sentences.append(
-                f"{groups} tested; what is named holds for all of them together (Holm)."
+                f"{groups} tested; Holm's adjustment keeps chance out of all of them together."
             )
         suspects = [
             f"{row.group.name.rpartition('/')[2]} ({row.study.trend.laplace.statistic:+.2f})"
             for row in primary.rows
-            if row.group.name not in held
+            if not row.study.trend.direction
             and row.study.trend.laplace.is_rejected
             and row.group.depth
         ]
@@ -131,6 +127,41 @@ def _getting_worse(studies: FleetStudies) -> list[str]:
     if studies.all.changes is not None and studies.all.changes.changes:
         sentences.append(studies.all.changes.sentence)
     return sentences
+
+
+def _moving(grouped: GroupedStudies) -> list[str]:
+    """Groups that rise and fall, each with the test that decides and its p value among all groups.
+
+    Laplace's z stands behind them as what it is: the number that others print, with no correction for bursts.
+    """
+    adjusted = {a.name: a for a in grouped.family.rows}
+    found: dict[str, list[str]] = {}
+    for row in grouped.rows:
+        own, trend = adjusted.get(row.group.name), row.study.trend
+        if own is None or not trend.direction:
+            continue
+        word = "Rising" if trend.direction > 0 else "Falling"
+        found.setdefault(
+            word if own.is_rejected else f"{word} by itself, but not after Holm", []
+        ).append(f"{row.group.name.rpartition('/')[2]} ({_decided(trend, own)})")
+    return [f"{word}: {'; '.join(found[word])}." for word in sorted(found, key=_MOVES.index)]
+
+
+_MOVES: Final = (
+    "Rising",
+    "Falling",
+    "Rising by itself, but not after Holm",
+    "Falling by itself, but not after Holm",
+)
+
+
+def _decided(trend: Trend, own: Adjusted) -> str:
+    """The deciding test first; Laplace's z beside it unless it is the one that decides."""
+    decides, first = trend.headline, trend.laplace
+    said = f"{decides.test} {decides.statistic_name} {decides.statistic:+.2f}, after Holm {format_p(own.p_holm)}"
+    if decides.test == first.test:
+        return said
+    return f"{said}; uncorrected: Laplace z {first.statistic:+.2f}"
 
 
 def _repairs(studies: FleetStudies) -> list[str]:
@@ -187,11 +218,14 @@ def _not_known(studies: FleetStudies, quality_gaps: tuple[str, ...]) -> list[str
     records, whole = studies.records, studies.all
     sentences = []
     unknown = whole.sample.unknown_causes or 0
-    if whole.sample.count:
+    if unknown:
         share = unknown / whole.sample.count
         sentences.append(
             f"The cause of {unknown:,} of {whole.sample.count:,} incidents ({share:.1%})."
         )
+    if whole.sample.count:
+        graded = ", ".join(f"{n:,} {status}" for status, n in cause_grades(studies).items())
+        sentences.append(f"How sure the causes are, in incidents: {graded}.")
     if records.exposure is None:
         sentences.append("How many devices were at risk: without that there is no rate.")
     elif records.exposure.is_assumed:
@@ -218,6 +252,25 @@ def _not_known(studies: FleetStudies, quality_gaps: tuple[str, ...]) -> list[str
     return [*sentences, *quality_gaps]
 
 
+def cause_grades(studies: FleetStudies) -> dict[str, int]:
+    """How many causes are established, supported, a hypothesis or unknown; a cause without a grade is counted as such.
+
+    A cause that is named is not yet one that is known: a table gives most codes as a hypothesis.
+    """
+    incidents = studies.records.incidents
+    named = (incidents.cause.codes >= 0) & ~incidents.cause.is_one_of([CauseStatus.UNKNOWN])
+    named &= ~incidents.cause_status.is_one_of([CauseStatus.UNKNOWN])
+    found = {
+        str(status): int((named & incidents.cause_status.is_one_of([status])).sum())
+        for status in CauseStatus
+        if status is not CauseStatus.UNKNOWN
+    }
+    found[str(CauseStatus.UNKNOWN)] = int((~named).sum())
+    if ungraded := len(named) - sum(found.values()):
+        found["named without a grade"] = ungraded
+    return found
+
+
 def counted(count: int, noun: str) -> str:
     """A number with its noun."""
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
@@ -232,11 +285,17 @@ def _were(count: int) -> str:
 
 
 def span_words(studies: FleetStudies) -> str:
-    """The window's length as a person says it."""
-    days = studies.records.window_d
-    if days >= 2:
-        return f"{days:,.0f} days"
-    return format_duration(studies.records.end_us - studies.records.begin_us)
+    """The observed time as a person says it; where the records have holes, the span that it lies in as well."""
+    records = studies.records
+    seen = _days_words(records.observed_us)
+    if len(records.windows) == 1:
+        return seen
+    return f"{seen} observed (of {_days_words(records.end_us - records.begin_us)})"
+
+
+def _days_words(length_us: int) -> str:
+    days = length_us / US_PER_DAY
+    return f"{days:,.0f} days" if days >= 2 else format_duration(length_us)
 
 
 def _joined(words: list[str]) -> str:

@@ -12,9 +12,11 @@ import msgspec
 
 from lastgood.base.figures import Figure, FigureKind, Interval, combine
 from lastgood.base.units import US_PER_DAY, format_duration
+from lastgood.budget.family import Adjusted
 from lastgood.budget.finding import Finding, format_p
 from lastgood.budget.intervals import IntervalMethod, RateInterval
 from lastgood.budget.rates import RateStudy
+from lastgood.budget.trend import Trend
 from lastgood.evidence.rates_groups import Group
 from lastgood.evidence.rates_study import (
     FleetStudies,
@@ -255,7 +257,8 @@ def _shape_interval(study: RateStudy) -> Interval | None:
 
 def trend_section(studies: FleetStudies) -> Section:
     """Is it getting worse: the tests of the whole fleet in words, and those of each group in tables."""
-    clock = "cumulative exposure" if studies.all.is_operational else "the calendar"
+    plain = "the calendar" if len(studies.records.windows) == 1 else "observed time"
+    clock = "cumulative exposure" if studies.all.is_operational else plain
     lead = (
         f"Tested on {clock}, from the window's begin to its end (time-truncated). The verdict is that of the test which "
         "keeps its promise on clustered failures; Laplace's test stands beside it because it is what others print."
@@ -305,7 +308,7 @@ def trend_table(studies: FleetStudies, grouped: GroupedStudies) -> Table:
         rows.append(
             (
                 shown_name(row.group, grouped),
-                "too few" if decides.is_rejected is None else VERDICTS[trend.direction],
+                trend_word(trend, own),
                 shown_p(decides.p),
                 shown_p(own.p_holm) if own else None,
                 _number(row.study, "Laplace z", trend.laplace.statistic),
@@ -330,6 +333,17 @@ def trend_table(studies: FleetStudies, grouped: GroupedStudies) -> Table:
         note=f"{grouped.family.sentence}{_few_words(few)} Not shown is not the same as absent. Laplace's z beyond 2 on failures that "
         "come in bursts is no trend yet; MIL-HDBK-189C also rejects a rate that falls and rises again.",
     )
+
+
+def trend_word(trend: Trend, own: Adjusted | None) -> str:
+    """The verdict as one word for a cell; a group's trend that is gone after Holm's adjustment says so itself.
+
+    `own` is None for the whole fleet, which is one question of its own.
+    """
+    if trend.headline.is_rejected is None:
+        return "too few"
+    word = VERDICTS[trend.direction]
+    return f"{word}, not after Holm" if trend.direction and own and not own.is_rejected else word
 
 
 def _few_words(few: int) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from lastgood.budget.finding import Finding
 from lastgood.budget.repair import Bounces
 from lastgood.budget.survival import Durations
-from lastgood.evidence.rates_answers import fleet_answers
+from lastgood.evidence.rates_answers import cause_grades, fleet_answers
 from lastgood.evidence.rates_study import FleetStudies, exposure_words
 
 
@@ -40,6 +40,7 @@ def studies_plain(studies: FleetStudies) -> dict[str, Any]:
             "incidents": whole.sample.count,
             "nodes_hit": len(records.incidents.host.counts()),
             "unknown_causes": whole.sample.unknown_causes,
+            "cause_status": cause_grades(studies),
             "injected_left_out": records.injected_count,
             "planned_left_out": records.planned_count,
             "outside_window": records.outside_count,

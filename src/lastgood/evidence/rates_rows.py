@@ -10,8 +10,10 @@ import io
 from typing import Any, Final
 
 from lastgood.base.units import format_number
+from lastgood.budget.family import Adjusted
+from lastgood.budget.finding import format_p
 from lastgood.budget.rates import RateStudy
-from lastgood.evidence.rates_part import VERDICTS
+from lastgood.evidence.rates_part import shown_rate, trend_word
 from lastgood.evidence.rates_study import FleetStudies, exposure_words
 
 COLUMNS: Final = (
@@ -28,7 +30,7 @@ def rate_rows(studies: FleetStudies) -> list[dict[str, Any]]:
     """The whole fleet first, then every group of every table."""
     rows = [_row("all", "all", 0, studies.all, None)]
     for grouped in studies.grouped:
-        adjusted = {a.name: a.p_holm for a in grouped.family.rows}
+        adjusted = {a.name: a for a in grouped.family.rows}
         rows += [
             _row(
                 grouped.grouping.by,
@@ -42,7 +44,7 @@ def rate_rows(studies: FleetStudies) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(by: str, name: str, depth: int, study: RateStudy, p_holm: float | None) -> dict[str, Any]:
+def _row(by: str, name: str, depth: int, study: RateStudy, own: Adjusted | None) -> dict[str, Any]:
     trend, spread = study.trend, study.dispersion
     return {
         "by": by,
@@ -57,10 +59,10 @@ def _row(by: str, name: str, depth: int, study: RateStudy, p_holm: float | None)
         "lag1": spread.lag1 if spread else None,
         "gap_cv": study.gaps.cv if spread else None,
         "weibull_shape": study.gaps.shape,
-        "trend": "too few" if trend.headline.is_rejected is None else VERDICTS[trend.direction],
+        "trend": trend_word(trend, own),
         "trend_test": trend.headline.test,
         "trend_p": trend.headline.p,
-        "trend_p_holm": p_holm,
+        "trend_p_holm": own.p_holm if own else None,
         "laplace_z": trend.laplace.statistic,
         "laplace_p": trend.laplace.p,
         "lewis_robinson_z": trend.lewis_robinson.statistic,
@@ -75,7 +77,8 @@ def _rate(study: RateStudy) -> dict[str, Any]:
     found: dict[str, Any] = dict.fromkeys(names)
     if study.exposure is None or study.headline is None or study.rate is None:
         return found
-    rate, within, exact = study.rate, study.rate.interval, study.headline.all[0]
+    rate, exact = shown_rate(study.rate), study.headline.all[0]
+    within = rate.interval
     # All ends are in the unit of the rate figure, which is per some number of hours.
     scale = (within.hi / study.headline.interval.hi) if within else 0.0
     found |= {
@@ -114,9 +117,9 @@ def rates_latex(rows: list[dict[str, Any]], studies: FleetStudies) -> str:
     """The rows as a LaTeX table (package booktabs) with what a caption has to say."""
     has_rate = studies.records.exposure is not None
     heads = ["Group", "Incidents"]
-    unit = studies.all.rate.unit if studies.all.rate else ""
+    unit = shown_rate(studies.all.rate).unit if studies.all.rate else ""
     heads += [f"Rate, {unit}", r"95\,\% from", r"95\,\% to"] if has_rate else []
-    heads.append("Trend")
+    heads += ["$p$", "$p$, Holm", "Trend"]
     lines = [
         r"\begin{table}",
         rf"\begin{{tabular}}{{l{'r' * (len(heads) - 2)}l}}",
@@ -128,10 +131,12 @@ def rates_latex(rows: list[dict[str, Any]], studies: FleetStudies) -> str:
         cells = [r"\quad " * row["depth"] + _escaped(row["group"]), f"{row['count']:,}"]
         if has_rate:
             cells += [_shown(row[name]) for name in ("rate", "rate_lo", "rate_hi")]
-        lines.append(" & ".join([*cells, row["trend"]]) + r" \\")
+        cells += [_shown_p(row["trend_p"]), _shown_p(row["trend_p_holm"]), row["trend"]]
+        lines.append(" & ".join(cells) + r" \\")
     caption = (
         f"Incidents by the rule {studies.records.rule}. At risk: {exposure_words(studies.records.exposure)}. "
-        "Intervals chosen by test unless fixed in advance; trend: the test that keeps its level on clustered failures."
+        "Intervals chosen by test unless fixed in advance; trend: the test that keeps its level on clustered failures, "
+        "p as of one test and adjusted for all groups (Holm), which decides for a group."
     )
     lines += [
         r"\bottomrule",
@@ -144,6 +149,13 @@ def rates_latex(rows: list[dict[str, Any]], studies: FleetStudies) -> str:
 
 def _shown(value: float | None) -> str:
     return "--" if value is None else format_number(value)
+
+
+def _shown_p(p: float | None) -> str:
+    """A p value for a cell under a head that says so; `<` is no letter in LaTeX's text."""
+    if p is None:
+        return "--"
+    return format_p(p).removeprefix("p = ").replace("p < ", "$<$ ")
 
 
 def _escaped(text: str) -> str:

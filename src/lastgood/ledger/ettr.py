@@ -281,7 +281,7 @@ def mean_time_to_interruption(
     low_us, high_us = poisson_interval_us(count, exposure_us, level=level)
     interval = None
     if count and high_us is not None:
-        method = "exact Poisson (gamma); independent interruptions at a constant rate"
+        method = "exact Poisson (Garwood); independent interruptions at a constant rate"
         interval = Interval(lo=low_us, hi=high_us, level=level, method=method)
     elif exposure_us:
         source = f"{source}; none seen, so with {level:.0%} confidence more than {format_duration(low_us)}"

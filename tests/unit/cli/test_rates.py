@@ -50,8 +50,8 @@ def test_a_rate_is_the_count_over_the_device_hours_of_the_records(cli, exposed):
         "value": made.DEVICE_HOURS, "unit": "device-h", "source": "join and leave records", "is_assumed": False,
     }  # fmt: skip
     row = row_of(told, "all", "all")
-    assert row["rate"] == pytest.approx(1000 * 153 / made.DEVICE_HOURS)
-    assert (row["rate_unit"], row["kind"]) == ("per 1000 device-h", "measured")
+    assert row["rate"] == pytest.approx(1_000_000 * 153 / made.DEVICE_HOURS)
+    assert (row["rate_unit"], row["kind"]) == ("per million device-h", "measured")
     assert row["mean_time_h"] == pytest.approx(made.HOURS / 153)
 
 

@@ -68,8 +68,13 @@ def test_how_many_leaves_out_what_was_caused_on_purpose_and_says_so(section):
 def test_getting_worse_names_what_rises_and_what_falls_though_the_whole_does_neither(section):
     said = answers(section)["Is it getting worse?"]
     assert said.startswith("As a whole: no trend shown")
-    assert "Rising: GPU (Laplace z +3.20)." in said
-    assert "Falling: Cable (Laplace z -4.48)." in said
+    for word, name, z in (("Rising", "GPU", "+3.20"), ("Falling", "Cable", "-4.48")):
+        sentence = next(s for s in said.split(". ") if s.startswith(f"{word}: {name} ("))
+        assert "after Holm p " in sentence, said
+        assert f"Laplace z {z}" in sentence, said
+        assert "uncorrected" not in sentence or sentence.index("after Holm") < sentence.index(
+            "uncorr"
+        )
     assert "3 groups were tested" in said
 
 
@@ -283,7 +288,8 @@ def test_a_group_whose_trend_does_not_hold_among_all_groups_is_not_named(folder)
     }
     assert 0.001 < rows["Late"].p < 0.05
     said = answers(fleet_part(path, RatesQuestion()).section)["Is it getting worse?"]
-    assert "Rising" not in said
+    assert "Rising: " not in said
+    assert "Rising by itself, but not after Holm: Late (" in said
     assert "11 groups were tested" in said
 
 
