@@ -19,6 +19,9 @@ from lastgood.budget.plan import ASSUMES, parts_of
 from lastgood.budget.sampling import SAMPLED, Samples, draw, interval_from
 from lastgood.budget.scenario import QUANTITIES, UNITS, Scenario, quantity_of, read_value
 
+WHAT_IF_INPUTS = (*SAMPLED, "recovery_exposed")
+"""The inputs of the exact efficiency: no other changes what is compared."""
+EXACT_ONLY = "what-if compares the exact efficiency"
 TORNADO_FACTORS = (0.5, 2.0)
 _FACTOR = re.compile(r"[x×](\d+(?:\.\d+)?)|([+-]\d+(?:\.\d+)?)\s*%")
 
@@ -74,12 +77,12 @@ def parse_change(text: str) -> Change:
             "not a change", where=where, found=repr(text), needs="NAME=VALUE, NAME=x2 or NAME=-50%"
         )
     quantity = quantity_of(name.strip(), where=where)
-    if quantity.name not in (*SAMPLED, "recovery_exposed"):
+    if quantity.name not in WHAT_IF_INPUTS:
         raise BadInput(
-            "what-if compares the exact efficiency",
+            EXACT_ONLY,
             where=where,
             found=quantity.name,
-            needs=f"one of: {', '.join((*SAMPLED, 'recovery_exposed'))}",
+            needs=f"one of: {', '.join(WHAT_IF_INPUTS)}",
         )
     match = _FACTOR.fullmatch(value.strip())
     if not match:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from lastgood.base.errors import EXIT_HELD, EXIT_REFUSED, BadInput
 from lastgood.cli.plan_inputs import (
@@ -99,6 +100,9 @@ def plan(
 
     require_place(html)
     inputs = gather(scenario, ledger, flags=flags, settings=settings, seed=seed)
+    inputs.require_used()
+    if not inputs.scenario.has("work"):
+        _refuse_simulating("jobs", "half_width", "engine")
     made = make_plan(
         inputs.scenario, rule=IntervalRule(rule), is_first_order=first_order, seed=seed
     )
@@ -141,11 +145,12 @@ def what_if(
     \b
     lastgood what-if --mtti 2.8h..3.09h..3.4h --checkpoint-cost 1min --change checkpoint_cost=30s --change mtti=x2
     """
-    from lastgood.budget.whatif import parse_change
+    from lastgood.budget.whatif import EXACT_ONLY, WHAT_IF_INPUTS, parse_change
     from lastgood.budget.whatif import what_if as compare
     from lastgood.evidence.plan_whatif import what_if_section
 
     inputs = gather(scenario, ledger, flags=flags, settings=settings, seed=seed)
+    inputs.require_only(WHAT_IF_INPUTS, why=EXACT_ONLY)
     answer = compare(inputs.scenario, [parse_change(text) for text in changes], seed=seed)
     asked = [part for text in changes for part in ("--change", text)]
     report = as_report(
@@ -228,6 +233,23 @@ def project(
     report = as_report(projection_section(projection), found.inputs, command)
     show(report, as_json=as_json, schema="lastgood.projection/1")
     return EXIT_HELD
+
+
+def _refuse_simulating(*names: str) -> None:
+    """Refuse options of the simulation when there is nothing to simulate.
+
+    Raises:
+        BadInput: one was typed.
+    """
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise BadInput(
+                "there is nothing to simulate",
+                where=f"--{name.replace('_', '-')}",
+                found="no amount of work",
+                needs="--work, such as 30d",
+            )
 
 
 def _simulate(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,8 +62,57 @@ class Gathered:
 
     scenario: Scenario
     ledger: LedgerInputs | None
+    is_rate_of_ledger: bool = False
+    """The mean time to interruption is the ledger's, as it stands or carried to the number of devices."""
     arguments: tuple[str, ...]
     """The arguments that name the inputs, for the command that replays them."""
+    typed: Mapping[str, str] = field(default_factory=dict)
+    """Input -> the option that gave it."""
+
+    def require_used(self) -> None:
+        """Refuse a typed input that changes nothing because what it belongs to is not there.
+
+        Raises:
+            BadInput: there is one.
+        """
+        from lastgood.budget.unused import lacking
+
+        for name, option in self.typed.items():
+            if needs := lacking(self.scenario, name):
+                raise BadInput(
+                    "this input alone changes nothing",
+                    where=option,
+                    found=f"{name} without {' and '.join(needs)}",
+                    needs=" and ".join(_option(one) for one in needs),
+                )
+        self.require_scaled()
+
+    def require_only(self, names: Sequence[str], *, why: str) -> None:
+        """Refuse a typed input that a command does not use.
+
+        Raises:
+            BadInput: there is one.
+        """
+        for name, option in self.typed.items():
+            if name not in (*names, "devices"):
+                raise BadInput(why, where=option, found=name, needs=f"one of: {', '.join(names)}")
+        self.require_scaled()
+
+    def require_scaled(self) -> None:
+        """Refuse typed devices when no rate of a ledger is there to be carried to them.
+
+        Raises:
+            BadInput: they were typed for nothing.
+        """
+        # Without any mean time the missing one is named later, with how to give it.
+        if "devices" in self.typed and self.scenario.has("mtti") and not self.is_rate_of_ledger:
+            raise BadInput(
+                "only the rate of a ledger is carried to another number of devices",
+                where=self.typed["devices"],
+                found="a mean time to interruption that was given",
+                needs="--ledger LEDGER and no other mean time",
+                next="lastgood project carries a given one",
+            )
 
 
 def ledger_question(flags: dict[str, str | None], *, devices: int | None = None) -> RatesQuestion:
@@ -120,9 +169,10 @@ def gather(
         made = _over(made, load_scenario(scenario))
         arguments.insert(0, str(scenario))
     typed = {}
+    options = {}
     for name, text in flags.items():
         if text is not None:
-            option = f"--{name.replace('_', '-')}"
+            options[name] = option = f"--{name.replace('_', '-')}"
             typed[name] = read_value(name, text, where=option)
             arguments += [option, text]
     for setting in settings:
@@ -132,14 +182,22 @@ def gather(
                 "not a setting", where=f"--set {setting}", found=setting, needs="NAME=VALUE"
             )
         figure = read_value(name.strip(), text.strip(), where=f"--set {setting}")
-        typed[figure.name] = figure
+        typed[figure.name], options[figure.name] = figure, f"--set {setting}"
         arguments += ["--set", setting]
     made = made.with_given(typed)
-    if records is not None and "mtti" not in typed and made.has("devices"):
+    mean = made.given.get("mtti")
+    is_own = records is not None and mean is not None and mean is records.scenario.given.get("mtti")
+    if records is not None and is_own and made.has("devices"):
         made = _scaled(made, records)
     if seed:
         arguments += ["--seed", str(seed)]
-    return Gathered(scenario=made, ledger=records, arguments=tuple(arguments))
+    return Gathered(
+        scenario=made,
+        ledger=records,
+        is_rate_of_ledger=is_own,
+        arguments=tuple(arguments),
+        typed=options,
+    )
 
 
 @contextmanager
@@ -180,10 +238,13 @@ def _scaled(scenario: Scenario, records: LedgerInputs) -> Scenario:
     from lastgood.evidence.plan_records import rate_source
 
     devices = scenario.value("devices")
-    if "mtti" not in scenario.given:
-        return scenario
     source = rate_source(records.records, injected_count=records.injected_count)
     if source.devices_min == source.devices_max == devices:
         return scenario
     projection = project_mean_time(source, devices=devices)
     return scenario.with_given({"mtti": projection.mean_time})
+
+
+def _option(name: str) -> str:
+    """How a person gives this input."""
+    return f"--{name.replace('_', '-')}" if name in FLAGS else f"--set {name}=..."

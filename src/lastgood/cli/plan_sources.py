@@ -60,6 +60,17 @@ def source_for(
             found=" and ".join(named) or "none",
             needs="one of --ledger, --preset, a SCENARIO file, or --events with --window and --source-devices",
         )
+    if window is not None and events is None:
+        raise BadInput(
+            "a window belongs to a count", where="--window", found=named[0], needs="--events N"
+        )
+    if preset is not None and source_devices is not None:
+        raise BadInput(
+            "a published rate has its own devices",
+            where="--source-devices",
+            found=f"--preset {preset}",
+            needs="one of the two",
+        )
     if ledger is not None:
         return _of_ledger(ledger, source_devices, question)
     if preset is not None:

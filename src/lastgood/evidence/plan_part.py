@@ -9,6 +9,7 @@ from lastgood.budget.closed.regime import expected_lost
 from lastgood.budget.plan import ASSUMES, TERMS, Plan, parts_of, share_figure
 from lastgood.budget.plan_finite import FinitePlan
 from lastgood.budget.surroundings import surroundings
+from lastgood.budget.unused import unused_sentence
 from lastgood.budget.whatif import tornado
 from lastgood.evidence.plan_finite_part import finite_part
 from lastgood.evidence.plan_inputs_part import inputs_part
@@ -146,6 +147,8 @@ def _notes(plan: Plan) -> tuple[Note, ...]:
                 level="warning",
             )
         )
+    if unused := unused_sentence(plan.scenario):
+        notes.append(Note(text=unused, level="missing"))
     notes += [
         Note(text=as_sentence(note))
         for note in plan.scenario.notes

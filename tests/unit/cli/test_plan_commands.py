@@ -113,6 +113,58 @@ def test_a_plan_that_cannot_be_made_says_why(
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "where", "needs"),
+    [
+        (("plan", *CHAPTER, "--half-width", "1%"), "--half-width", "needs --work"),
+        (("plan", *CHAPTER, "--jobs", "1000"), "--jobs", "needs --work"),
+        (("plan", *CHAPTER, "--engine", "auto"), "--engine", "needs --work"),
+        (("plan", *CHAPTER, "--devices", "64"), "--devices", "needs --ledger"),
+        (("plan", *CHAPTER, "--ledger", "l.db", "--devices", "64"), "--devices", "needs --ledger"),
+        (("plan", *CHAPTER, "--set", "weibull_shape=0.7"), "--set weibull_shape", "needs --work"),
+        (("plan", *CHAPTER, "--work", "1d", "--set", "burst_gap=1h"), "--set burst_gap", "needs --set burst_chance=..."),
+        (("plan", *CHAPTER, "--set", "copies=3"), "--set copies", "machines=... and --set peer_copy"),
+        (("what-if", *CHAPTER, "--work", "9d", "--change", "mtti=x2"), "--work", "needs one of: mtti"),
+        (("what-if", *CHAPTER, "--devices", "64", "--change", "mtti=x2"), "--devices", "needs --ledger"),
+        (("project", "--preset", "rsc-1", "--devices", "9", "--window", "3d"), "--window", "needs --events"),
+        (("project", "--preset", "rsc-1", "--devices", "9", "--source-devices", "8"), "--source-devices", "one of the two"),
+    ],
+)  # fmt: skip
+def test_an_option_that_would_change_nothing_is_refused(
+    cli, tmp_path, monkeypatch, arguments, where, needs
+):
+    monkeypatch.chdir(tmp_path)
+    growing().write(tmp_path / "l.db")
+    result = cli(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert where in result.stderr
+    assert needs in result.stderr
+
+
+def test_an_input_of_a_file_that_the_plan_does_not_use_is_named(cli, tmp_path):
+    head = "apiVersion: lastgood.dev/v1\nkind: PlanScenario\n"
+    (tmp_path / "s.yaml").write_text(
+        f"{head}spec: {{mtti: 5h, checkpoint_cost: 2min, copies: 3, snapshot_copy: 1s}}\n"
+    )
+    assert (
+        "Given and not used: copies (needs machines and peer_copy_cost), snapshot_copy (needs snapshot_persist)."
+        in words(cli("plan", tmp_path / "s.yaml"))
+    )
+
+
+def test_the_mean_time_of_a_file_is_not_replaced_by_a_ledger_at_the_devices_of_the_file(
+    cli, tmp_path
+):
+    ledger = growing().write(tmp_path / "fleet.db")
+    (tmp_path / "s.yaml").write_text(
+        "apiVersion: lastgood.dev/v1\nkind: PlanScenario\n"
+        "spec: {mtti: 5h, checkpoint_cost: 2min, devices: 1024}\n"
+    )
+    told = cli("plan", tmp_path / "s.yaml", "--ledger", ledger, "--json").json
+    figures = {figure["name"]: figure for figure in told["figures"].values()}
+    assert (figures["mtti"]["value"], figures["mtti"]["kind"]) == (5 * 3600e6, "assumed")
+
+
 def test_flags_win_over_the_file_and_the_file_over_the_ledger(cli, tmp_path):
     ledger = growing().write(tmp_path / "fleet.db")
     (tmp_path / "s.yaml").write_text(
