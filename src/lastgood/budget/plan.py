@@ -94,8 +94,12 @@ class Plan:
     rules: tuple[RuleResult, ...]
     plateau: tuple[Figure, Figure]
     """τ from here to there costs at most a tenth of a point."""
+    best_work: Figure
+    """τ of the exact optimum, whatever rule was chosen."""
     round_work: Figure
     """A round τ on the plateau."""
+    round_useful: Figure
+    """E at the round τ, exact, with the propagated interval."""
     today: RuleResult | None
     """The interval in use, when it is known."""
     checks: tuple[PlanCheck, ...]
@@ -139,7 +143,9 @@ def make_plan(
     if is_first_order:
         require_first_order(first)
     first_figure, refused = _first_figure(scenario, first)
-    low, high = plateau(exact_work(regime), regime)
+    best = exact_work(regime)
+    low, high = plateau(best, regime)
+    round_work = round_within(best, low, high)
     today = None
     if scenario.has("interval"):
         today = _at(scenario, samples, rule, scenario.figure("interval"))
@@ -160,7 +166,13 @@ def make_plan(
             _edge(scenario, "plateau from", low),
             _edge(scenario, "plateau to", high),
         ),
-        round_work=_edge(scenario, "round interval", round_within(exact_work(regime), low, high)),
+        best_work=work_figure(scenario, samples, IntervalRule.EXACT, best),
+        round_work=share_figure(
+            scenario, "round interval", round_work, source="a round value of the plateau", unit="us"
+        ),
+        round_useful=useful_figure(
+            scenario, samples, round_work, name="useful fraction, round interval"
+        ),
         today=today,
         checks=check_plan(scenario, work=work, budget=budget, first=first),
         curve=_curve(scenario, samples, work) if with_curve else (),

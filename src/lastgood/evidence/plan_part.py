@@ -73,13 +73,22 @@ def plan_section(plan: Plan, finite: FinitePlan | None = None) -> Section:
 
 def headline_sentence(plan: Plan) -> str:
     """The answer in one sentence."""
-    interval = plan.useful.interval
+    useful = plan.round_useful
+    interval = useful.interval
     sure = f"; {_percent(interval.lo)} to {_percent(interval.hi)}" if interval else ""
     low, high = (_duration(edge) for edge in plan.plateau)
-    return (
-        f"Checkpoint after every {_duration(plan.round_work)} of work ({low} to {high} are as good): "
-        f"at best {_percent(plan.useful.value)} of wall time is useful ({plan.useful.kind}{sure})."
+    about, optimum = (
+        ("about ", f"optimum {_duration(plan.best_work)}; ") if _is_rounded(plan) else ("", "")
     )
+    return (
+        f"Checkpoint {about}every {_duration(plan.round_work)} of work ({optimum}{low} to {high} are as good): "
+        f"at best {_percent(useful.value)} of wall time is then useful ({useful.kind}{sure})."
+    )
+
+
+def _is_rounded(plan: Plan) -> bool:
+    """True when the round interval reads differently from the optimum."""
+    return _duration(plan.round_work) != _duration(plan.best_work)
 
 
 def _percent(value: float | None) -> str:
@@ -101,6 +110,9 @@ def _key_rows(plan: Plan) -> tuple[FigureRow, ...]:
         FigureRow(label="Interval τ, work between checkpoints", figure=plan.work, is_key=True),
         FigureRow(label="Useful fraction E, exact", figure=plan.useful, is_key=True),
     ]
+    if _is_rounded(plan):
+        label = f"The same at {_duration(plan.round_work)}"
+        rows.append(FigureRow(label=label, figure=plan.round_useful, is_key=True))
     if plan.first is not None:
         flag = "above 15 % waste: do not use" if plan.is_first_flagged else "waste is below 15 %"
         rows.append(

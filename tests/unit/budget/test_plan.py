@@ -44,6 +44,11 @@ def test_a_plan_gives_the_exact_values_beside_the_first_order():
     low, high = (edge.value / MIN for edge in plan.plateau)
     assert (low, high) == pytest.approx((16.0134, 21.5997), abs=1e-3)
     assert plan.round_work.value == 20 * MIN
+    # E = τ / (exp(R/M) (M + D) (exp((τ + C)/M) - 1)) at τ = 20 min, by hand
+    mean, grown = 185.584726, math.expm1(21 / 185.584726)
+    by_hand = 20 / (math.exp(1 / mean) * (mean + 1) * grown)
+    assert plan.round_useful.value == pytest.approx(by_hand, rel=1e-9)
+    assert plan.best_work.value == plan.work.value
     by_rule = {one.rule: one for one in plan.rules}
     assert by_rule[IntervalRule.YOUNG].work.value == pytest.approx(19.265759 * MIN, rel=1e-6)
 

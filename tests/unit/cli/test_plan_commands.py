@@ -31,7 +31,7 @@ def test_a_plan_from_flags_names_kind_interval_and_the_command_that_gives_it_aga
     assert result.exit_code == 0
     text = words(result)
     for part in (
-        "Checkpoint after every 20 min of work (16 min to 21.6 min are as good): at best 89.01 % of wall time is useful (assumed)",
+        "Checkpoint about every 20 min of work (optimum 18.6 min; 16 min to 21.6 min are as good): at best 88.99 % of wall time is then useful (assumed)",
         "18.6 min assumed",
         "0.8901 assumed",
         "0.8853 assumed",

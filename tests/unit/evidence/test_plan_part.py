@@ -10,10 +10,11 @@ import pytest
 from lastgood.base.figures import FigureKind
 from lastgood.budget.plan import make_plan
 from lastgood.budget.plan_finite import plan_finite
+from lastgood.budget.scenario import Scenario, read_value
 from lastgood.budget.scenario_file import load_scenario
 from lastgood.evidence.charts import NARROW_PX, WIDE_PX, chart_spec
 from lastgood.evidence.html import render_html
-from lastgood.evidence.plan_part import plan_section
+from lastgood.evidence.plan_part import headline_sentence, plan_section
 from lastgood.evidence.report import Report, Reproduction, figures_in
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "planning"
@@ -49,6 +50,28 @@ def test_a_plan_from_measured_inputs_is_modelled_and_its_tail_simulated(section)
     finite = next(part for part in section.parts if part.name == "finite")
     kinds = {row[1].kind for table in finite.tables for row in table.rows if table.name == "wall"}
     assert kinds == {FigureKind.SIMULATED}
+
+
+@pytest.mark.parametrize(
+    ("mtti", "said"),
+    [
+        ("3.09h", "Checkpoint about every 20 min of work (optimum 18.6 min; "),
+        ("14h", "Checkpoint about every 40 min of work (optimum 40.3 min; "),
+        ("213.5min", "Checkpoint every 20 min of work (17.2 min"),
+    ],
+)
+def test_the_headline_says_where_it_rounds_and_gives_the_useful_share_of_what_it_says(mtti, said):
+    from lastgood.budget.closed.efficiency import efficiency
+
+    given = {
+        name: read_value(name, text, where="test")
+        for name, text in {"mtti": mtti, "checkpoint_cost": "1min"}.items()
+    }
+    plan = make_plan(Scenario(given=given))
+    sentence = headline_sentence(plan)
+    assert sentence.startswith(said)
+    share = efficiency(float(plan.round_work.value), plan.scenario.regime())
+    assert f"at best {100 * share:.2f} % of wall time is then useful" in sentence
 
 
 def test_every_alternative_of_the_full_scenario_is_computed(section):
