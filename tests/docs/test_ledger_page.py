@@ -49,6 +49,11 @@ def test_there_are_commands_to_run():
     assert len(IMPORTS) >= 9
 
 
+def test_what_has_no_year_and_no_time_of_its_own_is_piped_with_a_year():
+    """A kernel log's lines have no year, and standard input has no time that it could come from."""
+    assert all("--year" in line for line in IMPORTS if "kernel -" in line)
+
+
 @pytest.mark.parametrize("line", IMPORTS)
 def test_every_import_on_the_page_runs_and_takes_rows(line, cli, folder, monkeypatch):
     before, _, after = line.partition("| ")

@@ -18,7 +18,7 @@ from lastgood.ledger.event import Event, encode_event
 from lastgood.ledger.merkle import Frontier, TreeBuilder
 
 _INSERT = "INSERT INTO event (seq, id, kind, run, incident, t_occurred_us, link, body) VALUES (?,?,?,?,?,?,?,?)"
-_KNOWN = "SELECT id FROM event WHERE id IN (SELECT value FROM json_each(?))"
+_KNOWN = "SELECT id, t_occurred_us FROM event WHERE id IN (SELECT value FROM json_each(?))"
 CACHE_KIB = 131_072
 """Memory for pages while importing: ids come in random order, so the whole index over them is the working set."""
 WAL_PAGES = 16_384
@@ -39,16 +39,28 @@ def use_memory(connection: apsw.Connection) -> None:
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}").fetchall()
 
 
-def fresh_events(connection: apsw.Connection, events: Sequence[Event]) -> list[Event]:
+class Fresh(NamedTuple):
+    """What of a batch is new, and what the ledger holds already with another time."""
+
+    events: list[Event]
+    moved: frozenset[str]
+    """Ids of events that are there and occurred at another time."""
+
+
+def fresh_events(connection: apsw.Connection, events: Sequence[Event]) -> Fresh:
     """Those whose id neither the ledger nor an earlier one of the batch has."""
     asked = json.dumps([event.id for event in events])
-    seen = {name for (name,) in connection.execute(_KNOWN, (asked,))}
+    known = dict(connection.execute(_KNOWN, (asked,)).fetchall())
+    seen = set(known)
     fresh: list[Event] = []
+    moved: set[str] = set()
     for event in events:
         if event.id not in seen:
             seen.add(event.id)
             fresh.append(event)
-    return fresh
+        elif known.get(event.id, event.t_occurred_us) != event.t_occurred_us:
+            moved.add(event.id)
+    return Fresh(fresh, frozenset(moved))
 
 
 def insert_batch(

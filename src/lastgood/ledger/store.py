@@ -66,6 +66,8 @@ class Imported(NamedTuple):
 
     new: int
     merged: int
+    moved: frozenset[str] = frozenset()
+    """Ids of events that were there before with another time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +182,7 @@ class Store:
             with storage_errors(self.path):
                 use_memory(self.connection)
         with self._transaction():
-            fresh = fresh_events(self.connection, events)
+            fresh, moved = fresh_events(self.connection, events)
             frontier, link = self._frontier()
             if fresh and self._projections:
                 _, after, link = self._insert(fresh, frontier, link)
@@ -194,7 +196,7 @@ class Store:
                     now_us=self._clock.wall_us(),
                 )
                 self._write_frontier(batch.frontier, batch.link, frontier)
-        return Imported(new=len(fresh), merged=len(events) - len(fresh))
+        return Imported(new=len(fresh), merged=len(events) - len(fresh), moved=moved)
 
     def events(
         self, *, since: int = 0, kinds: Sequence[str] | None = None, run: str | None = None

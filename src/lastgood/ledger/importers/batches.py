@@ -41,6 +41,9 @@ class BatchWriter:
         self.merged_count += done.merged
         quality.events_new += done.new
         quality.events_merged += done.merged
+        moved = [event for event in batch if event.id in done.moved]
+        quality.moved_events += len(moved)
+        quality.moved_rows += len({event.source.locator for event in moved if event.source})
         if done.merged and not quality.is_compared:
             quality.is_compared = True
             self._compare(batch, quality)
@@ -48,20 +51,13 @@ class BatchWriter:
             self.on_flush()
 
     def _compare(self, batch: Sequence[Event], quality: Quality) -> None:
-        """Says it when events that were there already would read otherwise now: another zone, or another table.
+        """Says it when events that were there already were read through another table.
 
         A few of the first ones tell; the ledger keeps what it holds, and nobody should believe that it changed.
         """
         for event in batch[:COMPARED_EVENTS]:
             there = self._store.get(event.id)
-            if there is None:
-                continue
-            if there.t_occurred_us != event.t_occurred_us:
-                quality.note(
-                    "events that were there already keep the times with which they were imported (--zone, --year and "
-                    "--boot change nothing in them): import into a new ledger to read them otherwise"
-                )
-            if there.body.get("mapping") != event.body.get("mapping"):
+            if there is not None and there.body.get("mapping") != event.body.get("mapping"):
                 quality.note(
                     "events that were there already name the table with which they were imported: read them through "
                     "another one with --mapping when a report is made"

@@ -123,10 +123,13 @@ def _import_one(
         writer.flush(quality)
         raise _strict_error(stop, writer) from stop
     _add_source_counts(source, quality)
+    writer.flush(quality)  # only now it is known what the ledger held already
+    if quality.moved_rows:
+        quality.note(_moved_note(found))
     covered = _coverage_event(found, importer, context)
-    if covered is not None:
+    if covered is not None and not quality.has_other_times:
         writer.add(covered, quality)
-    writer.flush(quality)
+        writer.flush(quality)
     if options.is_strict and quality.file_problems:
         problem = RowProblem(source.problems[0])
         raise _strict_error(StrictStop(source.label, problem), writer)
@@ -200,6 +203,18 @@ def _add_source_counts(source: Source, quality: Quality) -> None:
     quality.file_problems += [f"{source.label}: {problem}" for problem in source.problems]
     for sentence in source.notes:
         quality.note(sentence)
+
+
+def _moved_note(found: FileResult) -> str:
+    quality = found.quality
+    window = (
+        "; the time that the file covers was not written again" if quality.has_other_times else ""
+    )
+    rows = f"{quality.moved_rows:,} row{'' if quality.moved_rows == 1 else 's'}"
+    return (
+        f"{found.name}: {rows} are known with other times: nothing was changed{window}. Another --zone, --year or --boot "
+        "changes nothing in a ledger: to start over, import into a new one. Records of another cluster need --cluster"
+    )
 
 
 def _coverage_event(found: FileResult, importer: Importer, context: Context) -> Event | None:

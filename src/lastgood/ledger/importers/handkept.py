@@ -106,8 +106,8 @@ class _Parser:
         end = self._end(entry, start_text, begin)
         self._context.coverage(begin.t_us)
         hosts = _hosts(entry) or [name for name in (self._context.options.host,) if name]
-        place = (begin.t_us, entry.get("id") or ",".join(hosts))
-        # Not the words: people mend those later, and a stop or a cause that is added must find its incident.
+        place = (begin.name_us, entry.get("id") or ",".join(hosts))
+        # The start as it was written, so that another --zone finds the incident again. And not the words: people mend those later, and a stop or a cause that is added must find its incident.
         number = self._counts.pop(place, 0)
         incident = self._context.incident_id(*place, number)
         said = self._fields(entry)
@@ -135,7 +135,7 @@ class _Parser:
             events.append(
                 self._context.event(
                     EventKind.INCIDENT_CLOSE,
-                    identity=(incident, end.t_us),
+                    identity=(incident, end.name_us),
                     t_us=end.t_us,
                     inferred=end.is_inferred,
                     **shared,
@@ -149,7 +149,7 @@ class _Parser:
     def _time(self, text: str) -> ParsedTime:
         """A time; a date that can be two days is read as the others of the file are, and is marked."""
         found = parse_people_time(text, self._context.times, order=self._order)
-        return ParsedTime(found.t_us, found.is_inferred or is_two_days(text))
+        return found.later(0, is_inferred=True) if is_two_days(text) else found
 
     def _end(
         self, entry: Mapping[str, str], start_text: str, begin: ParsedTime
@@ -166,7 +166,7 @@ class _Parser:
         duration = entry.get("duration")
         if duration is None or is_missing(duration):
             return None
-        return ParsedTime(begin.t_us + _length_us(duration), begin.is_inferred)
+        return begin.later(_length_us(duration))
 
     def _end_by_clock(self, clock: str, start_text: str, begin: ParsedTime) -> ParsedTime:
         found = _CLOCK.search(start_text)
@@ -178,7 +178,7 @@ class _Parser:
         self._context.note(
             "a stop without a day that lies before its start is taken for the next day, and marked"
         )
-        return ParsedTime(end.t_us + DAY_US, is_inferred=True)
+        return end.later(DAY_US, is_inferred=True)
 
     def _fields(self, entry: Mapping[str, str]) -> _Cause:
         """Class and cause, as far as the words go."""

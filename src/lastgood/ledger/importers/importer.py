@@ -107,7 +107,9 @@ class Context:
         """`on_raw` is given the hash and the bytes of each accepted row, when they are to be kept."""
         self.options = options
         self.quality = quality
-        self.times = Times(zone=options.zone, year=options.year, mtime_us=source.mtime_us)
+        self.times = Times(
+            zone=options.zone, year=options.year, mtime_us=source.mtime_us, on_doubt=quality.note
+        )
         self.coverage_begin_us: int | None = None
         self.coverage_end_us: int | None = None
         self.is_window_declared = False

@@ -64,8 +64,11 @@ class Quality:
     file_problems: list[str] = field(default_factory=list)
     """Why a file could not be read to its end."""
     notes: list[str] = field(default_factory=list)
+    moved_rows: int = 0
+    """Rows whose events the ledger already held with other times: nothing of them was changed."""
+    moved_events: int = 0
     is_compared: bool = False
-    """True once events that were there already have been compared with those of this import."""
+    """True once the tables of events that were there already have been compared with those of this import."""
 
     @property
     def ignored_count(self) -> int:
@@ -81,6 +84,11 @@ class Quality:
     def unknown_share(self) -> float | None:
         """Share of the failures without a known cause; None without failures."""
         return self.unknown_causes / self.failures if self.failures else None
+
+    @property
+    def has_other_times(self) -> bool:
+        """True when most of what the ledger already held of this file lies at other times in it."""
+        return self.moved_events * 2 > self.events_merged
 
     def ignore(self, reason: str, count: int = 1) -> None:
         """Counts rows that are whole and not about failures."""
@@ -125,6 +133,7 @@ class Quality:
                 for reason, rejection in sorted(self.rejected.items(), key=lambda r: -r[1].count)
             ],
             "events": {"new": self.events_new, "merged": self.events_merged},
+            "known_with_other_times": self.moved_rows,
             "damaged_lines": self.damaged_lines,
             "cut_lines": self.cut_lines,
             "clock_corrections": self.clock_corrections,
@@ -141,7 +150,7 @@ class Quality:
     def to_kept(self) -> dict[str, Any]:
         """What a ledger keeps of it: no raw text, no floats, and nothing that is only known once all is written."""
         plain = self.to_plain()
-        for name in ("events", "unknown_share"):
+        for name in ("events", "known_with_other_times", "unknown_share"):
             del plain[name]
         for rejection in plain["rejected"]:
             rejection["examples"] = [{"at": example["at"]} for example in rejection["examples"]]
@@ -169,7 +178,7 @@ def total(parts: Iterable[Quality]) -> Quality:
 
 
 _COUNTS = (
-    "read", "accepted", "events_new", "events_merged", "damaged_lines", "cut_lines", "clock_corrections",
+    "read", "accepted", "events_new", "events_merged", "moved_rows", "moved_events", "damaged_lines", "cut_lines", "clock_corrections",
     "clock_corrected_us", "inferred_times", "failures", "unknown_causes",
 )  # fmt: skip
 

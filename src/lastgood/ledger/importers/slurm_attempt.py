@@ -58,6 +58,8 @@ class JobAttempt:
     end_us: int | None
     is_inferred: bool
     """A time had no zone."""
+    key_us: int
+    """Its start (else its end) as it was written: the name of an attempt whose record counts no restarts."""
     restarts: int | None
     """0-based: how many attempts of the job came before this one."""
     nodes: str
@@ -176,7 +178,7 @@ class JobEvents:
             return job.restarts + 1
         if before is None:
             return 1
-        return before.seen.get(_identity(job)[1], before.attempt + 1)
+        return before.seen.get(job.start_us or job.end_us or 0, before.attempt + 1)
 
     def _start(
         self, job: JobAttempt, attempt: int, row: Item, before: _Before | None
@@ -224,6 +226,7 @@ class JobEvents:
             at_us,
             incident=failed.incident,
             body={"reason": f"the job started again as attempt {attempt}"},
+            more=(failed.incident or "",),
         )
 
     def _end(
@@ -308,6 +311,8 @@ class JobEvents:
         attempt: int,
         row: Item,
         at_us: int | None,
+        *,
+        more: tuple[str, ...] = (),
         **fields: Any,
     ) -> Event:
         run = self.context.options.run or job.run
@@ -315,7 +320,7 @@ class JobEvents:
             kind,
             row=row,
             t_us=at_us,
-            identity=(run, *_identity(job)),
+            identity=(run, *_identity(job), *more),
             inferred=job.is_inferred,
             run=run,
             attempt=attempt,
@@ -331,9 +336,12 @@ def _hosts(text: str) -> tuple[str, ...]:
         raise RowProblem("a list of hosts that cannot be", str(error)) from error
 
 
-def _identity(job: JobAttempt) -> tuple[str, int]:
-    """What makes an attempt the same in two exports: its job and its start."""
-    return job.run, job.start_us or job.end_us or 0
+def _identity(job: JobAttempt) -> tuple[str, str | int]:
+    """What makes an attempt the same in two exports: its job and its number, else its start as it was written.
+
+    Never a time that was converted: another `--zone` must find the attempt again, and not make a second one of it.
+    """
+    return job.run, job.key_us if job.restarts is None else f"restarts {job.restarts}"
 
 
 def _body(**values: Any) -> dict[str, Any]:

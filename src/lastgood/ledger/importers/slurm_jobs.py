@@ -30,6 +30,7 @@ from lastgood.ledger.importers.slurm_text import (
     read_rows,
 )
 from lastgood.ledger.importers.source import Source, json_items
+from lastgood.ledger.importers.times import ParsedTime
 
 DOCUMENTED = (
     "jobidraw", "jobname", "state", "exitcode", "derivedexitcode", "submit", "eligible", "start", "end", "elapsedraw",
@@ -182,10 +183,11 @@ def _from_fields(fields: dict[str, str], context: Context) -> JobAttempt:
         cancelled_by=by,
         exit_code=code,
         signal=signal,
-        submit_us=stamps[0][0],
-        start_us=stamps[1][0],
-        end_us=stamps[2][0],
-        is_inferred=any(is_inferred for _, is_inferred in stamps),
+        submit_us=_us(stamps[0]),
+        start_us=_us(stamps[1]),
+        end_us=_us(stamps[2]),
+        key_us=next((stamp.name_us for stamp in stamps[1:] if stamp is not None), 0),
+        is_inferred=any(stamp.is_inferred for stamp in stamps if stamp is not None),
         restarts=_whole(fields.get("restarts")),
         nodes=fields.get("nodelist") or "",
         node_count=_whole(fields.get("nnodes") or fields.get("allocnodes")),
@@ -204,10 +206,12 @@ def _word(read: Callable[[], Any], reason: str) -> Any:
         raise RowProblem(reason, str(error)) from error
 
 
-def _stamp(text: str, context: Context) -> tuple[int | None, bool]:
-    if text.strip().lower() in _NO_TIME:
-        return None, False
-    return context.times.parse(text)
+def _stamp(text: str, context: Context) -> ParsedTime | None:
+    return None if text.strip().lower() in _NO_TIME else context.times.parse(text)
+
+
+def _us(stamp: ParsedTime | None) -> int | None:
+    return None if stamp is None else stamp.t_us
 
 
 def _whole(text: str | None) -> int | None:
@@ -249,6 +253,7 @@ def _from_json(row: Item, context: Context) -> JobAttempt:
         submit_us=stamps[0],
         start_us=stamps[1],
         end_us=stamps[2],
+        key_us=stamps[1] or stamps[2] or 0,
         is_inferred=False,
         restarts=_number(job.get("restart_cnt"), "restart_cnt"),
         nodes=nodes if isinstance(nodes, str) else "",

@@ -124,17 +124,16 @@ def _past(row: Item, context: Context, outages: Outages) -> Iterator[Event] | No
     start = fields.get("timestart", "").strip()
     if start.lower() in _NO_TIME:
         raise RowProblem("no start")
-    start_us, is_inferred = context.times.parse(start)
+    begun = ended = context.times.parse(start)
     end = fields.get("timeend", "").strip()
-    end_us = None
-    if end.lower() not in _NO_TIME:
-        end_us, is_end_inferred = context.times.parse(end)
-        is_inferred = is_inferred or is_end_inferred
-        context.coverage(end_us)
-    context.coverage(start_us)
-    if end_us is not None and end_us < start_us:
-        context.clock_correction(1, start_us - end_us, "an outage ends before it starts")
-        end_us = start_us
+    is_over = end.lower() not in _NO_TIME
+    if is_over:
+        ended = context.times.parse(end)
+        context.coverage(ended.t_us)
+    context.coverage(begun.t_us)
+    if ended.t_us < begun.t_us:
+        context.clock_correction(1, begun.t_us - ended.t_us, "an outage ends before it starts")
+        ended = begun
     tres = fields.get("tres", "")
     node = fields.get("nodename", "").strip()
     if not node:
@@ -150,9 +149,11 @@ def _past(row: Item, context: Context, outages: Outages) -> Iterator[Event] | No
     outage = Outage(
         cluster=fields.get("cluster", "").strip() or context.options.cluster,
         node=node,
-        start_us=start_us,
-        end_us=end_us,
-        is_inferred=is_inferred,
+        start_us=begun.t_us,
+        end_us=ended.t_us if is_over else None,
+        start_name_us=begun.name_us,
+        end_name_us=ended.name_us if is_over else None,
+        is_inferred=begun.is_inferred or ended.is_inferred,
         state=state,
         recorded=fields.get("state", "").strip(),
         reason=said(fields.get("reason", "")),

@@ -20,6 +20,7 @@ from lastgood.ledger.event import ClockStamp, Event, Links
 from lastgood.ledger.importers.importer import Context
 from lastgood.ledger.importers.json_scan import Item
 from lastgood.ledger.importers.mapping import Mapping, mapping_fields
+from lastgood.ledger.importers.times import ParsedTime
 from lastgood.ledger.importers.wording import code_of
 
 NODES_MAX = 100_000
@@ -78,6 +79,9 @@ class Outage:
     node: str
     start_us: int
     end_us: int | None
+    start_name_us: int
+    """The start as it was written, whatever zone was assumed for it: what names are made of."""
+    end_name_us: int | None
     is_inferred: bool
     state: str
     recorded: str
@@ -85,6 +89,12 @@ class Outage:
     reason: str
     user: str | None
     devices: int | None
+
+    def name_of(self, at_us: int) -> int:
+        """The start or the end of it, as it was written."""
+        if at_us == self.start_us or self.end_name_us is None:
+            return self.start_name_us
+        return self.end_name_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,28 +165,28 @@ class Outages:
         if not is_failure and not outage.devices:
             self.context.ignore(row, f"not a failure ({outage.state})")
 
-    def join(self, node: Outage, row: Item, at_us: int) -> Event:
+    def join(self, node: Outage, row: Item, at: ParsedTime) -> Event:
         """A node is at risk from this moment on."""
         return self._event(
             EventKind.EXPOSURE_JOIN,
             node,
             row,
-            at_us,
-            identity=(at_us,),
+            at.t_us,
+            identity=(at.name_us,),
             devices=node.devices,
             body={"basis": "node", "state": node.recorded},
         )
 
     def _incident(self, outage: Outage, row: Item, code: str) -> Iterator[Event]:
         own = _Said(outage.reason, code, mapping_fields(self.mapping, code))
-        name = self.context.incident_id(outage.cluster or "", outage.node, outage.start_us)
+        name = self.context.incident_id(outage.cluster or "", outage.node, outage.start_name_us)
 
         def begin(chain: str, at_us: int, said: _Said) -> Event:
             told = {"label": outage.recorded, "reason": outage.reason, "user": outage.user}
             body = {key: value for key, value in told.items() if value}
             body |= {"mapping": self.mapping.id, "code": said.code}
             return self._event(
-                EventKind.INCIDENT_OPEN, outage, row, at_us, identity=(chain, at_us), incident=chain, body=body,
+                EventKind.INCIDENT_OPEN, outage, row, at_us, identity=(chain, outage.name_of(at_us)), incident=chain, body=body,
                 **said.fields,
             )  # fmt: skip
 
@@ -187,7 +197,7 @@ class Outages:
             if said is not None and said.reason:
                 body["reason"] = said.reason
             return self._event(
-                kind, outage, row, at_us, identity=(chain, at_us), incident=chain, body=body, **fields
+                kind, outage, row, at_us, identity=(chain, outage.name_of(at_us)), incident=chain, body=body, **fields
             )  # fmt: skip
 
         yield from self._stretch(self.incidents, outage, name, own, begin, end)
@@ -196,7 +206,7 @@ class Outages:
         def change(kind: str, at_us: int) -> Event:
             devices = None if kind == EventKind.ANNOTATION else outage.devices
             return self._event(
-                kind, outage, row, at_us, identity=("exposure", at_us), devices=devices, body={"basis": "node"}
+                kind, outage, row, at_us, identity=("exposure", outage.name_of(at_us)), devices=devices, body={"basis": "node"}
             )  # fmt: skip
 
         def leave(_chain: str, at_us: int, _said: _Said) -> Event:

@@ -19,6 +19,7 @@ from lastgood.ledger.importers.json_scan import Item
 from lastgood.ledger.importers.slurm_outages import Outage, Outages, state_of
 from lastgood.ledger.importers.slurm_text import gpus_of_gres, gpus_of_tres
 from lastgood.ledger.importers.source import Line
+from lastgood.ledger.importers.times import ParsedTime
 
 RECORD_LINES_MAX = 200
 RECORD_CHARS_MAX = 65_536
@@ -36,10 +37,9 @@ class Present:
     words: list[str]
     reason: str
     user: str | None
-    since_us: int | None
+    since: ParsedTime | None
     """When the reason was set."""
-    boot_us: int | None
-    is_inferred: bool
+    boot: ParsedTime | None
     devices: int | None
     cluster: str | None
 
@@ -48,8 +48,8 @@ def present(node: Present, outages: Outages, row: Item) -> Iterator[Event] | Non
     """At risk since the boot; out of service since the reason was set."""
     context = outages.context
     state = state_in(node.words)
-    since_us = None if state is None else node.since_us
-    if since_us is None and (state is not None or node.boot_us is None or not node.devices):
+    since = None if state is None else node.since
+    if since is None and (state is not None or node.boot is None or not node.devices):
         why = (
             "in service"
             if state is None
@@ -63,20 +63,23 @@ def present(node: Present, outages: Outages, row: Item) -> Iterator[Event] | Non
     outage = Outage(
         cluster=node.cluster,
         node=node.node,
-        start_us=since_us or 0,
+        start_us=0 if since is None else since.t_us,
         end_us=None,
-        is_inferred=node.is_inferred,
+        start_name_us=0 if since is None else since.name_us,
+        end_name_us=None,
+        is_inferred=any(t.is_inferred for t in (node.since, node.boot) if t is not None),
         state=state or "IDLE",
         recorded="+".join(node.words),
         reason=node.reason,
         user=node.user,
         devices=node.devices,
     )
-    is_up_before = since_us is None or (node.boot_us or since_us) < since_us
-    if node.devices and node.boot_us is not None and is_up_before:
-        yield outages.join(outage, row, node.boot_us)
-    if since_us is not None:
-        context.coverage(since_us)
+    boot = node.boot
+    is_up_before = since is None or boot is None or boot.t_us < since.t_us
+    if node.devices and boot is not None and is_up_before:
+        yield outages.join(outage, row, boot)
+    if since is not None:
+        context.coverage(since.t_us)
         yield from outages.of(outage, row)
 
 
@@ -115,16 +118,15 @@ def from_text(text: str, context: Context) -> Present:
         raise RowProblem("no NodeName")
     if "State" not in fields:
         raise RowProblem("the record is cut: no State")
-    reason, user, since_us, is_inferred = fields.get("Reason", ""), None, None, False
+    reason, user, since, boot = fields.get("Reason", ""), None, None, None
     words, _, stamp = reason.rpartition("[")
     stamped = _STAMP.fullmatch(stamp.rstrip())
     if stamped is not None:
         reason, user = words.rstrip(), stamped[1] or None
         if stamped[2].lower() not in NO_TIME:
-            since_us, is_inferred = context.times.parse(stamped[2])
-    boot_us, is_boot_inferred = None, False
+            since = context.times.parse(stamped[2])
     if fields.get("BootTime", "").lower() not in NO_TIME:
-        boot_us, is_boot_inferred = context.times.parse(fields["BootTime"])
+        boot = context.times.parse(fields["BootTime"])
     devices = devices_of(fields.get("Gres", ""), gpus_of_gres)
     if devices is None:
         devices = devices_of(fields.get("CfgTRES", ""), gpus_of_tres, context)
@@ -133,9 +135,8 @@ def from_text(text: str, context: Context) -> Present:
         words=fields["State"].split("+"),
         reason=said(reason),
         user=user,
-        since_us=since_us,
-        boot_us=boot_us,
-        is_inferred=is_inferred or is_boot_inferred,
+        since=since,
+        boot=boot,
         devices=devices,
         cluster=context.options.cluster,
     )
@@ -161,9 +162,8 @@ def from_json(node: Any, context: Context) -> Present:
         words=words,
         reason=said(reason) if isinstance(reason, str) else "",
         user=user if isinstance(user, str) and user else None,
-        since_us=_epoch(node.get("reason_changed_at"), context),
-        boot_us=_epoch(node.get("boot_time"), context),
-        is_inferred=False,
+        since=_epoch(node.get("reason_changed_at"), context),
+        boot=_epoch(node.get("boot_time"), context),
         devices=devices,
         cluster=_text(node.get("cluster_name")) or context.options.cluster,
     )
@@ -181,12 +181,12 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _epoch(value: Any, context: Context) -> int | None:
+def _epoch(value: Any, context: Context) -> ParsedTime | None:
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) else None
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         return None
-    return context.times.epoch(value, unit="s").t_us
+    return context.times.epoch(value, unit="s")
 
 
 def state_in(words: list[str]) -> str | None:

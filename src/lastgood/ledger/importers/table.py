@@ -172,7 +172,7 @@ class _Parser:
             return
         # Without an id of its own a fault is known by when it began, where, and what it was called.
         known = self._identity(values) or (
-            begin_us, str(fields.get("host")), str(fields.get("device")), str(fields["body"].get("label")),
+            begin.name_us, str(fields.get("host")), str(fields.get("device")), str(fields["body"].get("label")),
         )  # fmt: skip
         incident = self._context.incident_id(*known)
         yield self._context.event(
@@ -213,7 +213,7 @@ class _Parser:
             yield self._context.event(
                 kind,
                 row=row,
-                identity=(str(host), str(device), begin.t_us),
+                identity=(str(host), str(device), begin.name_us),
                 t_us=moment.t_us,
                 inferred=moment.is_inferred,
                 host=host,
@@ -250,7 +250,7 @@ class _Parser:
         yield self._context.event(
             EventKind.ATTEMPT_START,
             row=row,
-            identity=(run, str(attempt), begin_us),
+            identity=(run, str(attempt), begin.name_us),
             t_us=begin_us,
             inferred=inferred,
             body={key: value for key, value in body.items() if key == "label"},
@@ -267,7 +267,7 @@ class _Parser:
         yield self._context.event(
             EventKind.ATTEMPT_END,
             row=row,
-            identity=(run, str(attempt), begin_us),
+            identity=(run, str(attempt), begin.name_us),
             t_us=end.t_us,
             inferred=end.is_inferred,
             body=body,
@@ -294,7 +294,7 @@ class _Parser:
             seconds = text_of(values, self._columns.duration_s)
             if seconds is None or is_missing(seconds):
                 return None
-            end = ParsedTime(begin.t_us + micros(seconds), begin.is_inferred)
+            end = begin.later(micros(seconds))
         if end.t_us < begin.t_us:
             raise RowProblem("an end before its start")
         self._context.coverage(end.t_us)

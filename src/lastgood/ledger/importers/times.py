@@ -27,6 +27,13 @@ _BACK_US_MAX = 180 * DAY_US
 """A step back by more than this, in a log without years, is a new year."""
 _LATE_US_MAX = 3_600_000_000
 """How much later than its neighbours a line may have been written."""
+_NO_YEAR = 2000
+"""Stands for a year that was not written; a leap year, so that it has every day."""
+TWICE = "a local time that comes twice when the clocks go back: taken for the first one, and marked as inferred"
+NEVER = (
+    "a local time that does not exist, because the clocks went forward over it: read as if they had not, and marked as "
+    "inferred; --zone may be wrong"
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -68,14 +75,51 @@ class ParsedTime(NamedTuple):
     t_us: int
     is_inferred: bool
 
+    @property
+    def name_us(self) -> int:
+        """The time as part of a name: of one without a zone or a year, what was written, whatever was assumed for it."""
+        return self.t_us
+
+    def later(self, by_us: int, *, is_inferred: bool | None = None) -> ParsedTime:
+        """A time that is so much later, or the same one marked otherwise."""
+        mark = self.is_inferred if is_inferred is None else is_inferred
+        return LocalTime.made(self.t_us + by_us, mark, self.name_us + by_us)
+
+
+class LocalTime(ParsedTime):
+    """A time that named no zone. Its name is what the clock on the wall showed (without a year: in 2000)."""
+
+    wall_us: int
+
+    @classmethod
+    def made(cls, t_us: int, is_inferred: bool, wall_us: int) -> LocalTime:
+        """A time with its name."""
+        found = cls(t_us, is_inferred)
+        found.wall_us = wall_us
+        return found
+
+    @property
+    def name_us(self) -> int:
+        """So that another `--zone` or `--year` gives the same record the same name."""
+        return self.wall_us
+
 
 class Times:
     """Reads the times of one file, under one zone and one year if the options name them."""
 
     def __init__(
-        self, *, zone: str | None = None, year: int | None = None, mtime_us: int | None = None
+        self,
+        *,
+        zone: str | None = None,
+        year: int | None = None,
+        mtime_us: int | None = None,
+        on_doubt: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`year` is that of the first line; a log that runs over New Year goes on in the next one."""
+        """`year` is that of the first line; a log that runs over New Year goes on in the next one.
+
+        `on_doubt` is told why a time is inferred although its zone is known.
+        """
+        self._on_doubt = on_doubt
         self._zone = UTC if zone is None else parse_zone(zone)
         self._is_zone_known = zone is not None
         self._year = year
@@ -117,8 +161,12 @@ class Times:
         if zone is not None:
             return ParsedTime(_us(when.replace(tzinfo=zone)), is_inferred=False)
         aware = when.replace(tzinfo=self._zone)
-        is_twofold = aware.utcoffset() != aware.replace(fold=1).utcoffset()
-        return ParsedTime(_us(aware), is_inferred=is_twofold or not self._is_zone_known)
+        other = aware.replace(fold=1)
+        is_twofold = aware.utcoffset() != other.utcoffset()
+        if is_twofold:
+            self._on_doubt(TWICE if _us(aware) < _us(other) else NEVER)
+        is_inferred = is_twofold or not self._is_zone_known
+        return LocalTime.made(_us(aware), is_inferred, _us(when.replace(tzinfo=UTC)))
 
     def _number(self, text: str, unit: str | None = None) -> ParsedTime | None:
         if _NUMBER.fullmatch(text) is None:
@@ -171,6 +219,11 @@ class Times:
     ) -> ParsedTime:
         """A date without a year: that of `--year`, else the last one that is not after the file's own time."""
         rest = (month, day, hour, minute, second, fraction)
+        found = self._with_year(rest)
+        wall_us = _us(_date(_NO_YEAR, *rest).replace(tzinfo=UTC))
+        return LocalTime.made(found.t_us, found.is_inferred, wall_us)
+
+    def _with_year(self, rest: tuple[int, str, str, str, str, str | None]) -> ParsedTime:
         if self._year is not None:
             return self._in_turn(rest)
         if self._mtime_us is None:
@@ -185,7 +238,7 @@ class Times:
             if found.t_us <= self._mtime_us + _AHEAD_US_MAX:
                 return ParsedTime(found.t_us, is_inferred=True)
             year -= 1
-        raise RowProblem("a date that does not exist", f"month {month} day {day}")
+        raise RowProblem("a date that does not exist", f"month {rest[0]} day {rest[1]}")
 
     def _in_turn(self, rest: tuple[int, str, str, str, str, str | None]) -> ParsedTime:
         """The date in the year of the option, or in the next one when the log has passed New Year."""

@@ -74,7 +74,8 @@ def test_a_second_import_with_another_zone_or_table_says_that_nothing_changes(tm
     run(tmp_path, log)
     assert run(tmp_path, log).total.notes == []
     (note,) = run(tmp_path, log, options=Options(zone="+02:00")).total.notes
-    assert note.startswith("events that were there already keep the times")
+    assert note.startswith("kern.log: 3 rows are known with other times: nothing was changed")
+    assert len(stored(tmp_path, "annotation")) == 1  # nor is the time that it covers written again
     table = tmp_path / "own.json"
     table.write_text('{"mapping": "xid", "version": "2", "source": "us", "rows": {}}')
     (note,) = run(tmp_path, log, options=Options(mappings={"xid": table})).total.notes
