@@ -1,7 +1,8 @@
 """Is A worse than B, or after worse than before: the ratio of two rates and the difference of two medians.
 
 Two exact Poisson intervals that do not overlap prove nothing when failures come in bursts: one burst more or less is
-chance. The ratio here carries the dispersion of both sides. A difference of medians counts open incidents as open.
+chance. The ratio here carries the dispersion of both sides; where one side is too small to show its own, it is given
+that of the other, and where both are, nothing is tested. A difference of medians counts open incidents as open.
 A date chosen because things looked bad there makes everything look better afterwards; that is said beside it.
 
 Source: ratio of independent rates on the log scale with Welch's (1947) degrees of freedom; exact conditional test,
@@ -16,12 +17,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.errors import BadInput
 from lastgood.base.rng import numpy_stream
-from lastgood.budget.finding import ALPHA, EVENTS_MIN, Finding, format_float, format_p, student_p
+from lastgood.budget.finding import (
+    ALPHA,
+    EVENTS_MIN,
+    Finding,
+    format_float,
+    format_p,
+    student_p,
+    without_answer,
+)
 from lastgood.budget.operational import ExposureCurve
 from lastgood.budget.rate_interval import RateInterval
 from lastgood.budget.rates import RateStudy
 from lastgood.budget.sample import Sample
-from lastgood.budget.share import binomial_tail, clopper_pearson
 from lastgood.budget.survival import Durations, format_hours, kaplan_meier
 
 if TYPE_CHECKING:
@@ -97,7 +105,10 @@ def compare(a: RateStudy, b: RateStudy, *, level: float = 0.95, seed: int = 0) -
     ratio = None
     if a.headline is not None and b.headline is not None:
         ratio = rate_ratio(
-            a.headline.interval, b.headline.interval, names=(a.name, b.name), level=level
+            a.headline.interval,
+            b.headline.interval,
+            names=(a.name, b.name),
+            level=level,
         )
     others = {d.name: d for d in b.durations}
     differences = tuple(
@@ -120,36 +131,44 @@ def compare(a: RateStudy, b: RateStudy, *, level: float = 0.95, seed: int = 0) -
 
 
 def rate_ratio(
-    a: RateInterval, b: RateInterval, *, names: tuple[str, str] = ("A", "B"), level: float = 0.95
+    a: RateInterval,
+    b: RateInterval,
+    *,
+    names: tuple[str, str] = ("A", "B"),
+    level: float = 0.95,
 ) -> RateRatio:
-    """The ratio of two rates with the dispersion that each interval found; exact where both are Poisson or few.
+    """The ratio of two rates with the dispersion of both sides; exact where both are like independent events.
 
-    Assumes: independent groups; for the exact form independent events.
-    Source: Welch (1947) on the log scale; Przyborowski and Wilenski (1940) for the exact form.
+    A side below ten events shows no dispersion of its own. It is given that of the other side; where both have
+    fewer there is an interval as if events were independent, and no test.
+
+    Assumes: independent groups; one dispersion where one side is small; for the exact form independent events.
+    Source: Welch (1947) on the log scale; Przyborowski and Wilenski (1940) for the exact form, which is given the
+    number of independent events that the counts are worth where they are dispersed (quasi-likelihood, Wedderburn
+    (1974)); calibrated by simulation.
     """
     if not a.count + b.count:
         raise BadInput(
             "two rates without any event have no ratio", found="0 and 0 events", needs="at least 1"
         )
-    is_exact = a.dispersion == b.dispersion == 1.0 or min(a.count, b.count) < EVENTS_MIN
-    lo, hi, statistic, p = _exact(a, b, level) if is_exact else _dispersed(a, b, level)
+    is_few, is_untested = (pick(a.count, b.count) < EVENTS_MIN for pick in (min, max))
+    is_exact = is_few or a.dispersion == b.dispersion == 1.0
+    worth, spread_words = _worth(a, b, level) if is_few else _Worth(1.0, "")
+    lo, hi, statistic, p = _exact(a, b, level, worth) if is_exact else _dispersed(a, b, level)
     ratio = b.rate / a.rate if a.count else None
-    is_few = min(a.count, b.count) < EVENTS_MIN
     method = (
-        "exact conditional binomial"
+        f"exact conditional binomial{spread_words}"
         if is_exact
         else "log ratio with dispersion, Welch degrees of freedom"
     )
-    return RateRatio(
-        ratio=ratio,
-        lo=lo,
-        hi=hi,
-        level=level,
-        method=method,
-        finding=_judge(
-            names, ratio, lo, hi, statistic, p, a.count + b.count, is_exact=is_exact, is_few=is_few
-        ),
+    judged = _judge(
+        names, ratio, lo, hi, statistic, p, a.count + b.count, is_exact=is_exact, is_few=is_few
     )
+    if is_untested:
+        # Two bursts on one side and one on the other are what chance gives, and nothing here could tell them apart.
+        why = f"Too few to test: {a.count} and {b.count} events, and ten on one side are needed to look for bursts."
+        judged = without_answer(judged, why)
+    return RateRatio(ratio=ratio, lo=lo, hi=hi, level=level, method=method, finding=judged)
 
 
 class _Ends(NamedTuple):
@@ -161,13 +180,40 @@ class _Ends(NamedTuple):
     p: float
 
 
-def _exact(a: RateInterval, b: RateInterval, level: float) -> _Ends:
-    """Given the sum of the counts, B's share is binomial."""
-    n, share = a.count + b.count, b.exposure / (a.exposure + b.exposure)
-    low, high = clopper_pearson(b.count, n, level=level)
-    odds = a.exposure / b.exposure
-    at_least = binomial_tail(b.count, n, share)
-    at_most = 1 - binomial_tail(b.count + 1, n, share)
+class _Worth(NamedTuple):
+    """The share of the events that counts as independent, and the words for it."""
+
+    share: float
+    words: str
+
+
+def _worth(a: RateInterval, b: RateInterval, level: float) -> _Worth:
+    """What an event is worth as an independent one, by the dispersion that the larger side shows."""
+    from scipy.special import ndtri, stdtrit
+
+    larger = max(a, b, key=lambda side: side.count)
+    if larger.dispersion <= 1.0:
+        return _Worth(1.0, "")
+    tail = (1 - level) / 2
+    student = float(stdtrit(larger.degrees or 1e6, tail)) / float(ndtri(tail))
+    words = f", both sides with dispersion {format_float(larger.dispersion)}"
+    return _Worth(1 / (larger.dispersion * student * student), words)
+
+
+def _exact(a: RateInterval, b: RateInterval, level: float, worth: float = 1.0) -> _Ends:
+    """Given the sum of the counts, B's share is binomial; counts that are worth less need no whole numbers."""
+    from scipy.special import betainc, betaincinv
+
+    of_a, of_b = a.count * worth, b.count * worth
+    share, odds, tail = (
+        b.exposure / (a.exposure + b.exposure),
+        a.exposure / b.exposure,
+        (1 - level) / 2,
+    )
+    low = float(betaincinv(of_b, of_a + 1, tail)) if of_b else 0.0
+    high = float(betaincinv(of_b + 1, of_a, 1 - tail)) if of_a else 1.0
+    at_least = float(betainc(of_b, of_a + 1, share)) if of_b else 1.0
+    at_most = 1 - float(betainc(of_b + 1, of_a, share)) if of_a else 1.0
     hi = high / (1 - high) * odds if high < 1 else None
     return _Ends(low / (1 - low) * odds, hi, None, min(1.0, 2 * min(at_least, at_most)))
 
@@ -201,7 +247,9 @@ def _judge(
     else:
         sentence = f"No difference shown: the rate of {b} is {shown} that of {a} ({within})."
     few = (
-        " One side has fewer than ten events, so bursts could not be looked for." if is_few else ""
+        " One side has fewer than ten events and is given the dispersion of the other."
+        if is_few
+        else ""
     )
     return Finding(
         test="rate ratio",

@@ -158,6 +158,7 @@ def _compare(
         _studies(path, own, by, files, name=name)
         for (path, own), name in zip(sides, ("A", "B"), strict=True)
     )
+    _refuse_overlap(sides, (a, b), pair)
     if form == "json":
         document = comparison_plain(a, b, names=pair)
         click.echo(json.dumps(document, indent=1, ensure_ascii=False))
@@ -171,6 +172,37 @@ def _compare(
             needs="text | json",
         )
     return EXIT_HELD
+
+
+def _refuse_overlap(
+    sides: list[tuple[Path, RatesQuestion]],
+    found: tuple[FleetStudies, FleetStudies],
+    pair: tuple[str, str],
+) -> None:
+    """One incident on both sides makes them alike by construction: what is compared has to be apart.
+
+    Raises:
+        BadInput: two windows of one ledger that share time.
+    """
+    from lastgood.evidence.wording import instant_text
+
+    if sides[0][0].resolve() != sides[1][0].resolve():
+        return
+    shared = [
+        (max(a[0], b[0]), min(a[1], b[1]))
+        for a in found[0].records.windows
+        for b in found[1].records.windows
+        if max(a[0], b[0]) < min(a[1], b[1])
+    ]
+    if shared:
+        first, last = (instant_text(t)[:16] for t in (shared[0][0], shared[-1][1]))
+        raise BadInput(
+            "the two sides of a comparison share incidents",
+            where=f"--compare {pair[0]} {pair[1]}",
+            found=f"{first} to {last} UTC of one ledger on both sides",
+            needs="windows that do not overlap, or two ledgers",
+            next="cut at one time: --compare ..TIME TIME..",
+        )
 
 
 def _side(word: str, ledger: Path | None, question: RatesQuestion) -> tuple[Path, RatesQuestion]:

@@ -13,12 +13,14 @@ import msgspec
 from lastgood.base.figures import Figure, FigureKind, Interval, weakest
 from lastgood.base.units import US_PER_H
 from lastgood.budget.compare import Comparison, MedianDifference, compare
+from lastgood.budget.finding import ALPHA, format_p
 from lastgood.budget.multiplicity import holm
 from lastgood.evidence.rates_part import shown_name, shown_p, shown_rate, window_words
 from lastgood.evidence.rates_study import FleetStudies, exposure_words
 from lastgood.evidence.report import Cell, Column, Headline, Note, Section, Table, Words
 
 GROUPS_MAX: Final = 20
+AFTER_HOLM: Final = ", not after Holm"
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     p: float | None
     p_holm: float | None
     """Adjusted for how many groups are compared; None for the whole, which is one question of its own."""
+    verdict: str = ""
+    """`higher`, `lower`, `not shown` or `too few`; a difference that is gone after Holm says so itself."""
     method: str | None
     sentence: str
 
@@ -66,7 +70,27 @@ def _adjusted(rows: list[Compared]) -> list[Compared]:
     """The rows of groups with Holm's p value: of thirteen ratios one looks different by chance."""
     tested = [i for i, row in enumerate(rows) if i and row.p is not None]
     adjusted = dict(zip(tested, holm([rows[i].p or 0.0 for i in tested]).tolist(), strict=True))
-    return [msgspec.structs.replace(row, p_holm=adjusted.get(i)) for i, row in enumerate(rows)]
+    return [_judged(row, adjusted.get(i), len(tested)) for i, row in enumerate(rows)]
+
+
+def _judged(row: Compared, p_holm: float | None, of: int) -> Compared:
+    """The row with its verdict; a group's sentence never leaves its p value without the adjusted one."""
+    verdict, sentence = _verdict(row, p_holm), row.sentence
+    if p_holm is not None:
+        gone = "; not a difference any more" if verdict.endswith(AFTER_HOLM) else ""
+        sentence = f"{sentence} After Holm's adjustment for {of} groups: {format_p(p_holm)}{gone}."
+    return msgspec.structs.replace(row, p_holm=p_holm, verdict=verdict, sentence=sentence)
+
+
+def _verdict(row: Compared, p_holm: float | None) -> str:
+    if row.ratio is None and row.lo is None:
+        return "no rate"
+    if row.p is None:
+        return "too few"
+    if row.p >= ALPHA:
+        return "not shown"
+    way = "lower" if row.ratio is not None and row.ratio < 1 else "higher"
+    return way if p_holm is None or p_holm < ALPHA else f"{way}{AFTER_HOLM}"
 
 
 def _compared(names: tuple[str, str], made: Comparison, count_a: int, count_b: int) -> Compared:
@@ -157,7 +181,9 @@ def _rates_table(a: FleetStudies, b: FleetStudies, rows: list[Compared]) -> Tabl
             number("ratio", row.ratio, row),
             number("low", row.lo, row),
             number("high", row.hi, row),
-            shown_p(row.p if row.p_holm is None else row.p_holm),
+            shown_p(row.p),
+            shown_p(row.p_holm),
+            row.verdict,
         )
         for row in rows
     )
@@ -169,14 +195,16 @@ def _rates_table(a: FleetStudies, b: FleetStudies, rows: list[Compared]) -> Tabl
         Column(title="95 % from"),
         Column(title="95 % to"),
         Column(title="p"),
+        Column(title="p, Holm"),
+        Column(title="B is", is_number=False),
     )
     return Table(
         name="ratios",
         title="Rate of B over rate of A",
         columns=columns,
         rows=cells,
-        note="p of the groups is adjusted for how many of them are compared (Holm); all is one question of its own. "
-        "With fewer than ten incidents on one side the test is exact and knows nothing of bursts.",
+        note="p, Holm: adjusted for how many groups are compared; it decides for a group. All is one question of its own. "
+        "A side with fewer than ten incidents is given the dispersion of the other; with fewer on both, nothing is tested.",
     )
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import beta, binomtest
 
 from lastgood.base.errors import BadInput
 from lastgood.base.rng import numpy_stream
@@ -67,10 +67,28 @@ class TestTheRatio:
         assert (found.ratio, found.lo) == (0.0, 0.0)
         assert found.hi < 1
 
-    def test_few_events_are_compared_exactly_and_said_to_be_few(self):
-        found = rate_ratio(garwood(3, 100.0), scaled_garwood(30, 100.0, index=3.0, degrees=20))
-        assert "exact" in found.method
+    def test_a_side_of_few_events_is_given_the_dispersion_of_the_other(self):
+        """3 against 30 with a dispersion of 4 are worth 0.75 against 7.5: the binomial of these, through its Beta law."""
+        found = rate_ratio(garwood(3, 100.0), scaled_garwood(30, 100.0, index=4.0, degrees=1e9))
+        assert found.finding.p == pytest.approx(2 * beta.cdf(0.5, 7.5, 1.75), rel=1e-6)
+        assert "dispersion 4" in found.method
         assert "fewer than ten" in found.finding.sentence
+
+    def test_where_both_have_few_events_nothing_is_tested(self):
+        """Nine against none is p = 0.004 for independent events, and two bursts for others."""
+        found = rate_ratio(garwood(9, 100.0), garwood(0, 100.0)).finding
+        assert (found.p, found.is_rejected) == (None, None)
+        assert found.sentence.startswith("Too few to test: 9 and 0 events")
+
+    @pytest.mark.parametrize("burst", [1, 5])
+    def test_one_rate_with_few_events_on_a_side_is_seldom_called_two(self, burst):
+        """Forty events against eight in bursts of one size: at most six of a hundred pairs are called different."""
+        pairs = [
+            (group(f"many {i}", 40, burst=burst), group(f"few {i}", 5, devices=12.5, burst=burst))
+            for i in range(150)
+        ]
+        found = [compare(a, b).rate.finding for a, b in pairs]
+        assert sum(bool(f.is_rejected) for f in found) <= 9
 
     def test_of_nothing_is_refused(self):
         with pytest.raises(BadInput, match="have no ratio"):

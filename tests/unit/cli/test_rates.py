@@ -23,6 +23,12 @@ def plain(folder):
 
 
 @pytest.fixture(scope="module")
+def again(folder):
+    """The same records in a ledger of their own."""
+    return made.troubled().write(folder / "again.db")
+
+
+@pytest.fixture(scope="module")
 def exposed(folder):
     return made.troubled(with_exposure=True).write(folder / "exposed.db")
 
@@ -167,14 +173,48 @@ def test_two_halves_of_one_ledger_are_compared_by_their_dates(cli, plain):
     assert told["a"]["count"] + told["b"]["count"] == 153
 
 
-def test_two_equal_ledgers_show_no_difference_and_that_is_an_answer(cli, plain, exposed):
-    text = cli(RATES, "--nodes", "40", "--compare", plain, plain).stdout
+def test_two_equal_ledgers_show_no_difference_and_that_is_an_answer(cli, plain, again):
+    text = cli(RATES, "--nodes", "40", "--compare", plain, again).stdout
     assert "No difference shown" in text
     assert "Not shown is not equal" in text
 
 
-def test_rates_of_unknown_exposure_are_not_compared(cli, plain):
-    told = cli(RATES, "--compare", plain, plain, "--json").json
+@pytest.mark.parametrize(
+    "pair", [("LEDGER", "LEDGER"), ("..2024-01-03", "2024-01-02.."), ("2023-12-01..", "2024-01-02..")]
+)
+def test_one_incident_on_both_sides_is_refused(cli, plain, pair):
+    words = [plain if word == "LEDGER" else word for word in pair]
+    result = cli(RATES, "--ledger", plain, "--nodes", "40", "--compare", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "share incidents" in result.stderr
+    assert "--compare ..TIME TIME.." in result.stderr
+
+
+def test_a_group_whose_difference_is_gone_after_holm_says_so_itself(cli, folder):
+    """Cables fail 24 times before and 8 after, one of eleven groups: little by itself and nothing among eleven."""
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    for group in range(10):
+        for i in range(24):
+            fleet.fault(0.1 + 4.15 * i + 0.3 * group, made.host(i), "gpu.memory", label=f"Part {group}")  # fmt: skip
+    days = [0.5 + 2 * i for i in range(24)] + [51 + 6 * i for i in range(8)]
+    for i, day in enumerate(days):
+        fleet.fault(day, made.host(i), "network.cable", label="Cable")
+    ledger = fleet.write(folder / "cables.db")
+    asked = (RATES, "--ledger", ledger, "--nodes", "40", "--compare", "..2024-01-03T22:13:20", "2024-01-03T22:13:20..")  # fmt: skip
+    rows = {row["group"]: row for row in cli(*asked, "--json").json["ratios"]}
+    cable = rows["Cable"]
+    assert (cable["count_a"], cable["count_b"]) == (24, 8)
+    assert cable["p"] < 0.05 < cable["p_holm"]
+    assert cable["verdict"] == "lower, not after Holm"
+    assert "not a difference any more" in cable["sentence"]
+    text = cli(*asked).stdout
+    assert "p, Holm" in text
+    assert "lower, not" in text
+
+
+def test_rates_of_unknown_exposure_are_not_compared(cli, plain, again):
+    told = cli(RATES, "--compare", plain, again, "--json").json
     assert {row["ratio"] for row in told["ratios"]} == {None}
     assert "cannot be compared" in told["sentences"][0]
 
