@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from lastgood.cli.rate_options import question_options, rates_question
 if TYPE_CHECKING:
     from lastgood.contract.model import FailureContract
     from lastgood.evidence.assemble import Builders
+    from lastgood.evidence.manifest import Share
     from lastgood.evidence.recompute import Recomputed
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -49,9 +51,21 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     metavar="PATH",
     help="Where to write it: a folder, or one file when the name ends in .tar.",
 )
+@click.option(
+    "--share",
+    "is_shared",
+    is_flag=True,
+    help="For strangers: hosts, users, paths, runs and addresses become pseudonyms, in a ledger with a root of its own.",
+)
 @question_options
 def bundle(
-    ledger: Path | None, *, run: str | None, contract: Path | None, output: Path, **asked: Any
+    ledger: Path | None,
+    *,
+    run: str | None,
+    contract: Path | None,
+    output: Path,
+    is_shared: bool,
+    **asked: Any,
 ) -> int:
     """Pack ledger, contract, report and figures so that a stranger can recompute them.
 
@@ -71,12 +85,15 @@ def bundle(
             version=__version__,
             builders=section_builders(),
             rates=rates_question(**asked),
+            share_key=secrets.token_bytes(32) if is_shared else None,
             on_stage=on_stage,
         )
     click.echo(
         f"bundle: {made.path} ({made.figure_count} figures, {made.head.size:,} events, root {made.head.root_hex})"
     )
     click.echo(f"next: lastgood recompute {made.path}")
+    if made.share is not None:
+        _print_share(made.share)
     if run is not None or made.run_count > 1:
         click.echo(
             f"the bundle holds the whole ledger: {made.head.size:,} events of "
@@ -148,6 +165,20 @@ def ledger_path(named: Path | None) -> Path:
             next="name the file, set LASTGOOD_LEDGER, or make one with: lastgood demo",
         )
     return path
+
+
+def _print_share(share: Share) -> None:
+    """What left the house, on stderr: a person reads it before the file is sent."""
+    given = ", ".join(f"{count:,} {kind}" for kind, count in sorted(share.distinct.items()))
+    places = sum(share.replaced.values())
+    click.echo(f"shared: {places:,} places now hold pseudonyms of {given or 'nothing'}", err=True)
+    for what, count in share.removed.items():
+        click.echo(f"removed: {what}, {count:,} times", err=True)
+    click.echo(
+        f"note: the root above is not the root of the original, {share.original.root}; "
+        "times, numbers, versions and words of failures are as they were",
+        err=True,
+    )
 
 
 def _print_result(result: Recomputed, bundle_path: Path) -> None:

@@ -28,10 +28,11 @@ from lastgood.evidence.assemble import (
     run_names,
 )
 from lastgood.evidence.html import render_html
-from lastgood.evidence.manifest import SCHEMA, Manifest, describe_files, write_manifest
+from lastgood.evidence.manifest import SCHEMA, Manifest, Share, describe_files, write_manifest
 from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.rates_report import fleet_part
 from lastgood.evidence.report import Report, canonical_plain, figures_in
+from lastgood.evidence.share_folder import SHARED_NAME, share_folder
 from lastgood.ledger.tree_head import TreeHead
 
 
@@ -45,6 +46,8 @@ class Bundle:
     figure_count: int
     run_count: int
     """Runs in the ledger that was packed; the report is about one of them."""
+    share: Share | None = None
+    """What was pseudonymised; None when the ledger went in as it is."""
 
 
 def write_bundle(
@@ -57,11 +60,15 @@ def write_bundle(
     version: str,
     builders: Builders,
     rates: RatesQuestion | None = None,
+    share_key: bytes | None = None,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> Bundle:
     """Write a bundle of one run at `target`: a tar when the name ends in `.tar`, else a folder.
 
-    The contract goes in as it was written, byte for byte, because which of its values are assumed is part of the
+    With a `share_key`, a secret that is used for nothing else, names become pseudonyms under it and the ledger in the
+    bundle is one of its own, with another root.
+
+    Unless shared, the contract goes in as it was written, byte for byte, because which of its values are assumed is part of the
     report; without one the defaults go in, marked as assumed.
 
     Raises:
@@ -72,31 +79,28 @@ def write_bundle(
     with tempfile.TemporaryDirectory(prefix="lastgood-bundle-") as name:
         folder = Path(name)
         _write_contract(contract, folder / archive.CONTRACT, recorded=_recorded(ledger, run))
-        declared = read_contract(
-            folder / archive.CONTRACT, source=str(contract or archive.CONTRACT)
-        )
+        source = str(contract or archive.CONTRACT)
+        declared = read_contract(folder / archive.CONTRACT, source=source)
         on_stage("copying the ledger")
         with open_ledger(ledger) as store:
             store.copy_to(folder / archive.LEDGER)
+        share = None
+        if share_key is not None:
+            share, run = share_folder(folder, key=share_key, run=run, source=source)
+            declared = read_contract(folder / archive.CONTRACT, source=source)
         on_stage("computing the report")
-        question = Question(
-            run=run,
-            as_of_us=now_us,
-            ledger=archive.LEDGER,
-            version=version,
-            command=f"lastgood recompute {target.name}",
-            rates=rates or RatesQuestion(),
+        question = _question(
+            target, run=run, now_us=now_us, version=version, rates=rates, share=share
         )
-        with open_ledger(folder / archive.LEDGER) as store:
-            run_count = len(run_names(store))
         report, head, question = _compute(folder / archive.LEDGER, declared, question, builders)
         on_stage("drawing the page")
         (folder / archive.HEAD).write_text(head.to_note(), encoding="utf-8")
         (folder / archive.FIGURES).write_bytes(canonical_bytes(canonical_plain(report)) + b"\n")
         (folder / archive.PAGE).write_text(render_html(report), encoding="utf-8")
-        write_manifest(_manifest(question, declared, folder), folder)
+        write_manifest(_manifest(question, declared, folder, share), folder)
         on_stage("writing the bundle")
         write = archive.write_tar if target.suffix == ".tar" else archive.write_folder
+        run_count = _run_count(folder / archive.LEDGER)
         write(folder, target)
     return Bundle(
         path=target,
@@ -104,6 +108,32 @@ def write_bundle(
         head=head,
         figure_count=len(figures_in(report)),
         run_count=run_count,
+        share=share,
+    )
+
+
+def _run_count(ledger: Path) -> int:
+    with open_ledger(ledger) as store:
+        return len(run_names(store))
+
+
+def _question(
+    target: Path,
+    *,
+    run: str | None,
+    now_us: int,
+    version: str,
+    rates: RatesQuestion | None,
+    share: Share | None,
+) -> Question:
+    """What the report is asked. A shared one does not say what the file is called here."""
+    return Question(
+        run=run,
+        as_of_us=now_us,
+        ledger=archive.LEDGER if share is None else SHARED_NAME,
+        version=version,
+        command=f"lastgood recompute {target.name if share is None else 'BUNDLE'}",
+        rates=rates or RatesQuestion(),
     )
 
 
@@ -163,7 +193,9 @@ def _compute(
     return report, head, question
 
 
-def _manifest(question: Question, contract: FailureContract, folder: Path) -> Manifest:
+def _manifest(
+    question: Question, contract: FailureContract, folder: Path, share: Share | None
+) -> Manifest:
     return Manifest(
         schema=SCHEMA,
         version=question.version,
@@ -174,4 +206,5 @@ def _manifest(question: Question, contract: FailureContract, folder: Path) -> Ma
         contract_is_declared=not contract.is_assumed,
         files=describe_files(folder),
         rates=question.rates,
+        share=share,
     )

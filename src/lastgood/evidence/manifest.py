@@ -23,6 +23,27 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+class Original(msgspec.Struct, frozen=True, kw_only=True):
+    """The tree head of the ledger that a shared one was made from: stated by whoever shared it, not proved."""
+
+    origin: str
+    size: int
+    root: str
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done to a ledger before it was shared. It holds no name, only how many there were."""
+
+    note: str
+    original: Original
+    replaced: dict[str, int]
+    """Kind of name -> how many places got a pseudonym."""
+    distinct: dict[str, int]
+    """Kind of name -> how many different ones there are."""
+    removed: dict[str, int]
+    """What was left out -> how many times."""
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The whole manifest. Everything that the report depends on is here or in a file that is listed here."""
 
@@ -38,6 +59,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, FileEntry]
     rates: RatesQuestion | None = None
     """How the statistics of imported failures were made; None for a ledger without any."""
+    share: Share | None = None
+    """What was pseudonymised; None for a bundle that holds the ledger as it is."""
 
     @property
     def question(self) -> Question:
@@ -67,7 +90,10 @@ def describe_files(folder: Path) -> dict[str, FileEntry]:
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
     """Write the manifest in canonical form, with a newline at its end."""
-    (folder / MANIFEST).write_bytes(canonical_bytes(msgspec.to_builtins(manifest)) + b"\n")
+    plain = msgspec.to_builtins(manifest)
+    if manifest.share is None:
+        del plain["share"]  # bundles of a ledger as it is keep their form
+    (folder / MANIFEST).write_bytes(canonical_bytes(plain) + b"\n")
 
 
 def read_manifest(folder: Path) -> Manifest:

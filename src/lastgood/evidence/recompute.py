@@ -176,7 +176,7 @@ def _compare(
         ) from error
     walk = _Walk()
     difference = walk.first_difference(stored, plain(report), "")
-    notes: list[str] = []
+    notes: list[str] = [] if manifest.share is None else [manifest.share.note]
     if difference is None and manifest.version == version:
         difference = _page_mismatch(folder, report, notes)
     elif difference is None:
