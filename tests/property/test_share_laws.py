@@ -24,8 +24,9 @@ BUILDERS = {"training": build_section}
 KEY = bytes(range(32))
 LETTERS = st.sampled_from("abcdefghijklmnopqrstuvwxyzäßøжλ")
 WORD = st.text(LETTERS, min_size=6, max_size=10).filter(
-    lambda word: word not in public_words().words
+    lambda word: word not in public_words().words and not set(word) <= set("abcdef")
 )
+"""No word of hex digits alone: a hash may hold such a one by chance."""
 HOST = st.one_of(
     st.builds("{}-{}".format, WORD, st.integers(0, 9999)),
     st.builds("{}.{}.example".format, WORD, WORD),
@@ -142,7 +143,9 @@ def test_equal_texts_stay_equal_and_different_ones_different(names, prose):
 @given(st.text(max_size=200))
 def test_any_text_is_shared_without_an_error_and_shows_no_long_foreign_word(text):
     shared = Pseudonyms(KEY).text(text)
-    letters = [word for word in text.split() if word.isalpha() and len(word) > 3]
+    letters = [
+        w for w in text.split() if w.isalpha() and len(w) > 3 and not set(w) <= set("abcdef")
+    ]
     kept = [
         w for w in letters if w.lower() not in public_words().words and w.lower() in shared.lower()
     ]
