@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lastgood.ledger.importers.result import ImportResult, Progress
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
+LOSSES_MAX = 10
 QUIET_US = 1_000_000
 """An import that is over within a second shows no bar."""
 
@@ -61,8 +62,10 @@ def import_(
     """Import logs into a ledger and say what became of every row.
 
     PATH is a file, a folder of files, or - for standard input; .gz is unpacked. FORMAT is one of --formats; when it
-    is left out it is detected and said. Importing twice changes nothing, and overlapping files merge. Exit 0:
-    imported, with what was left out in the table. 2: no such file, no such format, or --strict met a bad row.
+    is left out it is detected and said. Importing twice changes nothing, and overlapping files merge. Exit 0: every
+    file gave rows or was read whole; rejected rows are in the table. 1: something of the files was lost: one is
+    damaged, has no known format, or gave no row. 2: nothing of any file was taken, no such file or format, or
+    --strict met a bad row or file.
     """
     if is_list:
         click.echo(_formats_json() if as_json else _formats_text())
@@ -91,7 +94,17 @@ def import_(
         from lastgood.cli.import_view import print_result
 
         print_result(result)
-    return EXIT_HELD
+    if result.exit_code:
+        begin = (
+            "not all of it was taken"
+            if any(f.is_taken for f in result.files)
+            else "nothing was taken"
+        )
+        for loss in result.losses[:LOSSES_MAX]:
+            click.echo(f"lastgood: {begin}: {loss}", err=True)
+        if len(result.losses) > LOSSES_MAX:
+            click.echo(f"lastgood: and {len(result.losses) - LOSSES_MAX:,} more files", err=True)
+    return result.exit_code
 
 
 def run_import(words: Sequence[str], *, ledger: Path | None, options: Options) -> ImportResult:

@@ -1,5 +1,6 @@
 """`lastgood import`: what it prints, how it ends, and what an interrupt leaves."""
 
+import gzip
 import io
 import json
 import os
@@ -153,7 +154,7 @@ def test_hostile_text_does_not_reach_the_terminal_as_it_is(cli, tmp_path, ledger
     path = tmp_path / "kern.log"
     path.write_text("\x1b[2J\x07[bold] NVRM: Xid (PCI:0000:41:00): 94\n")
     result = cli("import", "kernel", path, "--ledger", ledger)
-    assert result.exit_code == 0
+    assert result.exit_code == 2
     assert "\x1b" not in result.stdout
     assert "[bold]" in result.stdout
 
@@ -208,3 +209,83 @@ def test_ctrl_c_leaves_what_was_committed_and_says_it(tmp_path, ledger):
 def test_the_rows_that_are_left_out_are_json_too(cli, log, ledger):
     told = cli("import", log, "--ledger", ledger, "--json").stdout
     assert json.loads(told)["total"]["ignored"]
+
+
+# --- how it ends when something was lost ----------------------------------------------------------------
+
+
+def coverages(ledger):
+    with read_store(ledger) as store:
+        return [event for event in store.events() if "coverage" in event.body]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["slurm_jobs"], row(1) + row(2)),
+        (["stepfun"], '[{"x": 1}, {"x": 2}]'),
+        (["stepfun"], "junk"),
+        (["kernel"], "lorem ipsum\n"),
+        (["handkept"], "lorem ipsum\n"),
+        ([], XID.format(94)),
+    ],
+    ids=["another format", "other records", "junk", "no log", "no entries", "no times"],
+)
+def test_a_file_of_which_no_row_is_taken_is_exit_2_and_covers_no_time(
+    cli, tmp_path, ledger, words, text
+):
+    (tmp_path / "a.log").write_text(text)
+    result = cli("import", *words, tmp_path / "a.log", "--ledger", ledger)
+    assert result.exit_code == 2
+    assert "nothing was taken: a.log" in result.stderr
+    assert coverages(ledger) == []
+    json_result = cli("import", *words, tmp_path / "a.log", "--ledger", ledger, "--json")
+    assert json_result.exit_code == 2
+    assert len(json.loads(json_result.stdout)["lost"]) == 1
+
+
+def test_one_lost_file_among_good_ones_is_exit_1_and_is_named(cli, log, tmp_path, ledger):
+    bad = tmp_path / "bad.log"
+    bad.write_text(XID.format(94))
+    result = cli("import", log, bad, "--ledger", ledger)
+    assert result.exit_code == 1
+    assert "not all of it was taken: bad.log: none of its 1 rows could be taken" in result.stderr
+    assert len(coverages(ledger)) == 1
+
+
+@pytest.mark.parametrize("kept_bytes", [20, 700])
+def test_a_damaged_archive_is_never_exit_0(cli, tmp_path, ledger, kept_bytes):
+    rows = "".join(row(n % 60) + os.urandom(40).hex() + "\n" for n in range(200))
+    path = tmp_path / "kern.log.gz"
+    path.write_bytes(gzip.compress(rows.encode())[:kept_bytes] + b"\x00" * 40)
+    result = cli("import", "kernel", path, "--ledger", ledger)
+    assert result.exit_code in {1, 2}
+    assert "kern.log.gz: the archive is damaged or cut" in result.stderr
+
+
+def test_a_file_of_a_folder_that_nobody_knows_is_exit_1_and_strict_refuses_it(
+    cli, log, tmp_path, ledger
+):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "kern.log").write_text(row(1))
+    (folder / "odd.bin").write_bytes(b"\x00\x01 something else")
+    strict = cli("import", "--strict", folder, "--ledger", ledger)
+    assert strict.exit_code == 2
+    assert "no format recognises this file" in strict.stderr
+    assert not ledger.exists()
+    result = cli("import", folder, "--ledger", ledger)
+    assert result.exit_code == 1
+    assert "odd.bin is left out" in result.stderr
+
+
+def test_a_quiet_log_an_empty_file_and_rejected_rows_beside_good_ones_are_exit_0(
+    cli, log, tmp_path, ledger
+):
+    quiet, empty = tmp_path / "quiet.log", tmp_path / "empty.log"
+    quiet.write_text(AT.format(1) + "usb 1-1: new device\n")
+    empty.write_text("")
+    for path in (log, quiet, empty):
+        result = cli("import", path, "--ledger", ledger)
+        assert (result.exit_code, result.stderr) == (0, "")
+    assert len(coverages(ledger)) == 2

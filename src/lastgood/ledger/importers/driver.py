@@ -220,7 +220,8 @@ def _moved_note(found: FileResult) -> str:
 def _coverage_event(found: FileResult, importer: Importer, context: Context) -> Event | None:
     """The annotation that says which time this file covers."""
     begin_us, end_us = context.coverage_begin_us, context.coverage_end_us
-    if begin_us is None or end_us is None:
+    # What nothing could be taken from is no quiet time: a window of it would say that no failure happened there.
+    if begin_us is None or end_us is None or not found.quality.read or not found.is_taken:
         return None
     found.coverage_begin_us, found.coverage_end_us = begin_us, end_us
     body = {

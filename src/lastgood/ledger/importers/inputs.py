@@ -25,7 +25,7 @@ def choose_files(
     """Each file with its format; all that is wrong with the files is reported at once.
 
     `-` is standard input, and a folder stands for the files in it. A folder may hold other things: what no format
-    recognises in it is left out and said, unless that is all of it.
+    recognises in it is left out and said, unless that is all of it or the import is strict.
 
     Raises:
         BadInput: A file cannot be read, no format recognises it, or its format needs something that was not given.
@@ -50,12 +50,13 @@ def choose_files(
             (left_out if is_of_folder else problems).append(Problem(**parts))
             if is_of_folder:
                 found = FileResult(source.label, None, is_detected=True)
+                found.left_out = error.what
                 found.quality.note(f"{source.label} is left out: {error.what}")
                 chosen.append((source, found))
         finally:
             if not source.is_pipe:
                 source.close()
-    if left_out and len(left_out) == len(chosen):
+    if left_out and (options.is_strict or len(left_out) == len(chosen)):
         problems += left_out
     if problems:
         for source, _ in chosen:
