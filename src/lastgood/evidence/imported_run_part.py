@@ -16,7 +16,7 @@ from lastgood.contract.taxonomy import EventKind
 from lastgood.evidence.rates_quality_part import files_on_record, import_tables
 from lastgood.evidence.report import Cell, Column, FigureRow, Headline, Note, Section, Table
 from lastgood.evidence.time_part import key_figures, strip_chart, time_section
-from lastgood.ledger.ettr import RunTimes, lost_at, measure_run
+from lastgood.ledger.ettr import RunTimes, lost_at, mean_time_to_interruption, measure_run
 from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.life import is_read_from_logs
 from lastgood.ledger.walltime import WallState, WallTime
@@ -25,6 +25,8 @@ STOP_COUNT_MAX: Final = 30
 """The longest ones are shown; a year of a large job has thousands."""
 ATTEMPT_COUNT_MAX: Final = 100
 LOST_LABEL: Final = "Lost device time"
+IMPOSSIBLE_END: Final = "The end of the run is recorded before its start, so it is not believed"
+NO_CLOCK_TELLS: Final = "One of the two clocks is wrong, and nothing tells which: how long the run lasted has to come from elsewhere."
 STOP_US_MIN: Final = US_PER_S
 """Shorter stretches are no stop that anybody would look into."""
 
@@ -112,6 +114,13 @@ def _bounds(wall: WallTime) -> tuple[float, float]:
 
 def _sentence(times: RunTimes, restarts: int) -> str:
     wall = times.wall
+    if wall.impossible_ends:
+        return f"{IMPOSSIBLE_END}. {_plain_sentence(times, restarts)}"
+    return _plain_sentence(times, restarts)
+
+
+def _plain_sentence(times: RunTimes, restarts: int) -> str:
+    wall = times.wall
     if not wall.window_us:
         return "The records of this run span no time."
     lasted = format_duration(wall.window_us)
@@ -164,12 +173,14 @@ def _time(times: RunTimes, restarts: int, devices: int | None) -> Section:
 
     wall = times.wall
     section = time_section(times, is_injected=True)  # without the rate of incidents
-    mean_us = wall.counted_us / restarts if restarts else None
-    mean = measured(
-        "mean time between restarts", mean_us, "us", n=restarts,
+    mean = mean_time_to_interruption(
+        restarts,
+        wall.counted_us,
         exposure=f"{format_duration(wall.counted_us)} of run time",
-        source="ledger, wall time without planned time over restarts on record", as_of_us=wall.as_of_us,
-    )  # fmt: skip
+        source="ledger, wall time without planned time over restarts on record",
+        as_of_us=wall.as_of_us,
+    )
+    mean = msgspec.structs.replace(mean, name="mean time between restarts")
     row = FigureRow(label="Mean time between restarts", figure=mean)
     figures = section.figures
     if devices is not None and not times.exposure.stretches:
@@ -321,6 +332,8 @@ def _rules_section(wall: WallTime) -> Section:
     elif not wall.has_end:
         text = "No record tells the end of the run: it is measured up to the last moment that its logs cover."
         notes.append(Note(level="warning", text=text))
+    if wall.impossible_ends:
+        notes.append(Note(level="missing", text=f"{IMPOSSIBLE_END}. {NO_CLOCK_TELLS}"))
     if wall.skew.event_count:
         notes.append(Note(level="warning", text=_skew_words(wall)))
     if not wall.is_work_recorded:

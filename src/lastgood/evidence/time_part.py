@@ -276,10 +276,8 @@ def _notes(wall: WallTime) -> tuple[Note, ...]:
             )
         )
     if wall.clamped_count:
-        notes.append(
-            Note(
-                level="warning",
-                text=f"{wall.clamped_count} records contradicted each other in time and were clamped.",
-            )
-        )
+        count = wall.clamped_count
+        told = "One record" if count == 1 else f"{count:,} records"
+        were = "was clamped or left out" if count == 1 else "were clamped or left out"
+        notes.append(Note(level="warning", text=f"{told} contradicted others in time and {were}."))
     return tuple(notes)

@@ -7,6 +7,8 @@ the restart. A start cannot come before what it follows, so such an order is cor
   delays is the error of the clock, and all records of the later start are moved by it;
 - where it has none, they are moved just as far as the order needs. The wait before the restart is then not known.
 
+An end that its log dates before its start contradicts as well; it is not believed, and counted.
+
 Times inside one start come from one clock and keep their distances. An order that is wrong by less than the
 declared uncertainty is left alone, and so is a delay that contradicts nothing: a log that was shipped late is late.
 """
@@ -14,7 +16,7 @@ declared uncertainty is left alone, and so is a delay that contradicts nothing: 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -79,6 +81,51 @@ _ORDER = (
     EventKind.RUN_START, EventKind.ATTEMPT_START, EventKind.SECTION_BEGIN, EventKind.STEP, EventKind.SECTION_END,
     EventKind.ATTEMPT_END, EventKind.RUN_END,
 )  # fmt: skip
+
+
+class Believed(NamedTuple):
+    """The events of a run without the ends that cannot be."""
+
+    events: list[Event]
+    impossible_ends: int
+    """Ends of the run that lie before their start, by more than clocks may be off."""
+
+
+def without_impossible_ends(events: Sequence[Event], *, uncertainty_us: int) -> Believed:
+    """The events of one run, in order of time, without an end that its log wrote after the start and dated before it.
+
+    One of the two clocks is wrong, and nothing tells which: to believe both would make wall time of their difference.
+    A log that was cut begins with an end too, but there the start stands behind it.
+    """
+    marks: dict[Hashable, list[Event]] = {}
+    for event in events:
+        is_mark = event.kind in {EventKind.RUN_START, EventKind.RUN_END}
+        if is_mark and _writer(event) and event.body.get("begins_inside") is not True:
+            marks.setdefault((_writer(event), _place(event)[0]), []).append(event)
+    wrong = {_place(e) for own in marks.values() for e in _impossible(own, uncertainty_us)}
+    if not wrong:
+        return Believed(list(events), 0)
+    ends = [e for e in events if e.kind == EventKind.RUN_END and _place(e) in wrong]
+    # A start that such an end alone stood for goes with it.
+    gone = {e.id for e in ends} | {
+        e.id for e in events if e.body.get("begins_inside") is True and _place(e) in wrong
+    }
+    return Believed([e for e in events if e.id not in gone], len(ends))
+
+
+def _impossible(marks: Sequence[Event], uncertainty_us: int) -> Iterator[Event]:
+    """Ends that close no start before them, while a start that nothing else closes stands before them in the file."""
+    is_open = False
+    for at, mark in enumerate(marks):
+        if mark.kind == EventKind.RUN_START or is_open:
+            is_open = mark.kind == EventKind.RUN_START
+            continue
+        later = marks[at + 1 :]
+        if all(e.kind == EventKind.RUN_START for e in later) and any(
+            _place(e)[1] < _place(mark)[1] and time_of(e) > time_of(mark) + uncertainty_us
+            for e in later
+        ):
+            yield mark
 
 
 def straightened(events: Sequence[Event], *, uncertainty_us: int) -> Straightened:

@@ -18,7 +18,14 @@ from lastgood.ledger.event import Event, time_of
 from lastgood.ledger.executions import Execution, is_imported, known_since_us, read_executions
 from lastgood.ledger.incident import declared_incidents
 from lastgood.ledger.life import MARKS, NO_LIFE, Life, read_life, without_inner_starts
-from lastgood.ledger.skew import NO_SKEW, Skew, ended_us, in_recorded_order, straightened
+from lastgood.ledger.skew import (
+    NO_SKEW,
+    Skew,
+    ended_us,
+    in_recorded_order,
+    straightened,
+    without_impossible_ends,
+)
 
 if TYPE_CHECKING:
     from lastgood.ledger.walltime import WallTimeRules
@@ -64,13 +71,17 @@ class Timeline:
     """Starts of steps of which nothing else is known."""
     step_us_median: int | None = None
     clamped_count: int = 0
+    impossible_ends: int = 0
     skew: Skew = NO_SKEW
     life: Life = NO_LIFE
 
 
 def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRules) -> Timeline:
     """The claims of one run's events, which come in order of time. Records after `as_of_us` are not read."""
-    known = without_inner_starts(e for e in events if known_since_us(e) <= as_of_us)
+    believed = without_impossible_ends(
+        [e for e in events if known_since_us(e) <= as_of_us], uncertainty_us=rules.skew_us_max
+    )
+    known = without_inner_starts(believed.events)
     timeline = Timeline(start_us=as_of_us, end_us=as_of_us)
     if not known:
         return timeline
@@ -82,7 +93,9 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
         as_of_us = max([as_of_us, *(max(time_of(e), ended_us(e)) for e in known)])
     read = read_executions(known, as_of_us)
     timeline.executions, timeline.step_us_median = read.items, read.step_us_median
-    timeline.clamped_count, timeline.unfinished_us = read.clamped_count, read.unfinished_us
+    timeline.impossible_ends = believed.impossible_ends
+    timeline.clamped_count = read.clamped_count + believed.impossible_ends
+    timeline.unfinished_us = read.unfinished_us
     timeline.start_us = min([time_of(known[0]), *(e.start_us for e in timeline.executions)])
     timeline.life = read_life(known, read, as_of_us=as_of_us, liveness_us=rules.liveness_us)
     timeline.end_us = max(timeline.start_us, timeline.life.end_us)

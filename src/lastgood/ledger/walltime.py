@@ -116,6 +116,8 @@ class WallTime:
     """Median time of the accepted steps: the reference of stalls and of progress efficiency."""
     clamped_count: int
     """Records whose times contradicted each other (an end before its begin) and were clamped."""
+    impossible_ends: int = 0
+    """Those of them that say an end of the run before its start; they are not believed."""
     inferred_steps: int = 0
     """Steps whose record, or whose end, is missing and that a rule took to have run."""
     skew: Skew = NO_SKEW
@@ -199,6 +201,7 @@ def _wall_time(
         lost_executions=sum(e.is_lost for e in inside),
         step_us_median=timeline.step_us_median,
         clamped_count=timeline.clamped_count,
+        impossible_ends=timeline.impossible_ends,
         inferred_steps=sum(e.is_inferred for e in inside),
         skew=timeline.skew,
         has_end=timeline.life.has_end,

@@ -12,7 +12,7 @@ from lastgood.evidence.terminal import print_report
 from lastgood.training.report import build_section
 from tests.unit.evidence.sample_run import undisturbed
 from tests.unit.ledger.story import Story, us
-from tests.unit.ledger.test_imported_walltime import Log, behind, job, log, without
+from tests.unit.ledger.test_imported_walltime import Log, behind, from_line, job, log, without
 
 
 def section_of(story: Story, *, as_of: float = 1_000_000) -> Section:
@@ -220,3 +220,32 @@ def test_starts_that_come_later_are_not_shown():
     section = section_of(outage(), as_of=1000)
     assert len(part(section, "attempts").tables[0].rows) == 1
     assert figures(section)["Restarts on record"] == 0
+
+
+def test_the_mean_time_between_restarts_has_the_exact_poisson_interval():
+    """Garwood's limits of one event at 95 %: 0.02532 and 5.57164 (chi-square quantiles over two)."""
+    (row,) = [
+        r for r in part(section_of(outage()), "time").figures if r.label.startswith("Mean time")
+    ]
+    interval = row.figure.interval
+    assert interval is not None
+    assert interval.lo == pytest.approx(3_400_000_000 / 5.57164, rel=1e-5)
+    assert interval.hi == pytest.approx(3_400_000_000 / 0.0253178, rel=1e-5)
+    assert "exact Poisson" in interval.method
+    assert row.figure.name == "mean time between restarts"
+
+
+def test_an_end_before_the_start_is_said_in_the_headline_and_as_missing():
+    story = Log()
+    story.tell("run.end", 0, source=from_line(2))
+    story.tell("run.start", 1000, source=from_line(1))
+    section = section_of(story, as_of=1000)
+    assert section.headline
+    assert section.headline.sentence == (
+        "The end of the run is recorded before its start, so it is not believed. "
+        "The records of this run span no time."
+    )
+    assert figures(section)["Wall time"] == 0
+    (note,) = [n for n in part(section, "rules").notes if "not believed" in n.text]
+    assert note.level == "missing"
+    assert "One record contradicted others in time" in sentences(section, "time")

@@ -368,3 +368,44 @@ def test_steps_done_again_after_a_verdict_count():
     story.new_attempt(1000).starts(31, 100, 1000)
     wall = wall_of(story.end(1700))
     assert seconds(wall) == {"productive": 1000, "lost": 700}
+
+
+# --- an end before its start --------------------------------------------------------------------------
+
+
+def from_line(number: int) -> dict:
+    return {"importer": "goodput", "version": "1", "locator": f"a.jsonl#{number}"}
+
+
+def test_an_end_that_is_written_after_its_start_and_dated_before_it_is_not_believed():
+    """One of two clocks is wrong: their difference is no wall time, and no wait for a place."""
+    story = Log()
+    story.tell("run.end", 0, source=from_line(9))
+    story.tell("run.start", 0, body={"begins_inside": True}, source=from_line(9))
+    story.tell("run.start", 1000, source=from_line(1))
+    story.tell("attempt.start", 1000, source=from_line(1))
+    wall = wall_of(story.starts(1, 100, 1000), as_of=1990)
+    assert (wall.start_us, wall.has_end) == (us(1000), False)
+    assert (wall.impossible_ends, wall.clamped_count) == (1, 1)
+    assert "down.schedule" not in seconds(wall)
+
+
+@pytest.mark.parametrize("lines", [(1, 2, 3, 4), (4, 3, 2, 1)], ids=["cut", "newest first"])
+def test_an_end_before_a_later_start_is_believed_where_files_are_written_so(lines):
+    """The end of an earlier start at the head of a cut log; or a log that is turned round."""
+    first, start, again, end = lines
+    story = Log()
+    story.tell("run.end", 0, source=from_line(first))
+    story.tell("run.start", 1000, source=from_line(start))
+    story.tell("attempt.start", 1000, source=from_line(again))
+    story.tell("run.end", 2000, source=from_line(end))
+    wall = wall_of(story)
+    assert (wall.impossible_ends, wall.has_end, wall.end_us) == (0, True, us(2000))
+
+
+def test_an_end_within_the_declared_uncertainty_before_its_start_is_left_alone():
+    story = Log()
+    story.tell("run.end", 0, source=from_line(2))
+    story.tell("run.start", 4, source=from_line(1))
+    assert wall_of(story, as_of=10).impossible_ends == 0
+    assert wall_of(story, as_of=10, skew_us_max=1_000_000).impossible_ends == 1
