@@ -17,7 +17,8 @@ import click
 
 from lastgood import __version__
 from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, BadInput
-from lastgood.cli.rate_options import question_options, rates_question
+from lastgood.cli.folder_words import refuse_folder
+from lastgood.cli.rate_options import question_options, rates_question, refuse_rate_options
 
 if TYPE_CHECKING:
     from lastgood.contract.model import FailureContract
@@ -74,17 +75,21 @@ def bundle(
     """
     from lastgood.base.clock import SystemClock
     from lastgood.evidence.bundle import write_bundle
+    from lastgood.evidence.rates_report import files_of
 
+    path, asked_rates = ledger_path(ledger), rates_question(**asked)
+    if not files_of(path):
+        refuse_rate_options(str(path), asked_rates)
     with stages(4) as on_stage:
         made = write_bundle(
-            ledger_path(ledger),
+            path,
             output,
             contract=contract,
             run=run,
             now_us=SystemClock().wall_us(),
             version=__version__,
             builders=section_builders(),
-            rates=rates_question(**asked),
+            rates=asked_rates,
             share_key=secrets.token_bytes(32) if is_shared else None,
             on_stage=on_stage,
         )
@@ -156,13 +161,14 @@ def ledger_path(named: Path | None) -> Path:
     if not os.path.isfile(
         path
     ):  # unlike Path.is_file it does not raise for a name that is too long
-        found = "a folder" if os.path.isdir(path) else "nothing"
+        refuse_folder(path)
         raise BadInput(
             "no such ledger",
             where=str(path),
-            found=found,
+            found="nothing",
             needs="a ledger file",
-            next="name the file, set LASTGOOD_LEDGER, or make one with: lastgood demo",
+            next="name the file, set LASTGOOD_LEDGER, or make one: from logs with lastgood import PATH..., "
+            "from nothing with lastgood demo",
         )
     return path
 
@@ -184,7 +190,8 @@ def _print_share(share: Share) -> None:
 def _print_result(result: Recomputed, bundle_path: Path) -> None:
     if result.is_equal:
         click.echo(
-            f"equal: {result.figure_count} figures ({result.value_count:,} values) of run {result.run}, "
+            f"equal: {result.figure_count} figures ({result.value_count:,} values) of "
+            f"{'the fleet' if result.run is None else f'run {result.run}'}, "
             f"recomputed from {result.size:,} events"
         )
     else:

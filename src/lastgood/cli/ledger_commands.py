@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, EXIT_REFUSED, BadInput
+from lastgood.cli.folder_words import refuse_folder
 from lastgood.contract.taxonomy import EventKind, FailureClass
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def verify(
 
     _check_pairs(head_file, save_head, sign_key, verifier_texts)
     path = ledger or default_ledger()
+    refuse_folder(path)
     head = _read_head(head_file)
     key = None if sign_key is None else read_key(sign_key)
     verifiers = [read_verifier(text) for text in verifier_texts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,39 @@ def rates_question(
         since_us=None if since is None else instant_us(since, where="--since"),
         until_us=None if until is None else instant_us(until, where="--until"),
     )
+
+
+def refuse_rate_options(
+    ledger: str, question: RatesQuestion, mappings: Mapping[str, Path] | None = None
+) -> None:
+    """Refuse what was asked about rates of a ledger that has none: a flag without an effect would pass for one.
+
+    Raises:
+        BadInput: an option about rates was given.
+    """
+    from lastgood.evidence.rates_records import RatesQuestion
+
+    usual = RatesQuestion()
+    flags = {
+        "--devices": question.devices,
+        "--nodes": question.nodes,
+        "--group": question.rule if question.rule != usual.rule else None,
+        "--interval": question.interval_method
+        if question.interval_method != usual.interval_method
+        else None,
+        "--since": question.since_us,
+        "--until": question.until_us,
+        "--mapping": mappings or None,
+    }
+    given = [name for name, value in flags.items() if value is not None]
+    if given:
+        raise BadInput(
+            "this ledger holds no imported failures, so it has no rates to ask about",
+            where=ledger,
+            found=", ".join(given),
+            needs="a ledger into which logs were imported, or none of these options",
+            next="lastgood import PATH... --ledger LEDGER",
+        )
 
 
 def instant_us(text: str, *, where: str) -> int:

@@ -10,6 +10,7 @@ import click
 
 from lastgood.base.errors import EXIT_HELD, BadInput, Refused
 from lastgood.cli.evidence_commands import stages
+from lastgood.cli.folder_words import is_export, refuse_folder
 from lastgood.cli.rate_options import instant_us, mapping_files, rate_options, rates_question
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ BY = ("class", "cause", "domain", "label", "host")
 @click.option("--by", multiple=True, type=click.Choice(BY), help="Which tables [default: all that say anything].")  # fmt: skip
 @rate_options
 @click.option("--compare", nargs=2, metavar="A B", help="Compare two ledgers, or two windows BEGIN..END of --ledger.")  # fmt: skip
-@click.option("--format", "format_name", type=click.Choice(["text", "csv", "latex", "json"]), default="text", help="How to print it [default: text].")  # fmt: skip
+@click.option("--format", "format_name", type=click.Choice(["text", "csv", "latex", "json"]), help="How to print it [default: text].")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def rates(
     *,
@@ -33,7 +34,7 @@ def rates(
     by: tuple[str, ...],
     compare: tuple[str, str] | None,
     mappings: tuple[str, ...],
-    format_name: str,
+    format_name: str | None,
     as_json: bool,
     **asked: Any,
 ) -> int:
@@ -44,7 +45,7 @@ def rates(
     """
     question = rates_question(**asked)
     files = mapping_files(mappings)
-    form = "json" if as_json else format_name
+    form = _form(format_name, as_json=as_json)
     if compare:
         return _compare(compare, ledger=ledger, question=question, by=by, files=files, form=form)
     path = ledger_or_export(ledger)
@@ -64,6 +65,23 @@ def rates(
     return EXIT_HELD
 
 
+def _form(named: str | None, *, as_json: bool) -> str:
+    """The one form that is asked for.
+
+    Raises:
+        BadInput: two forms at once.
+    """
+    if as_json and named not in {None, "json"}:
+        raise BadInput(
+            "one form at a time",
+            where="--format, --json",
+            found=f"--format {named} and --json",
+            needs="one of them",
+            next=f"leave out --json, or --format {named}",
+        )
+    return "json" if as_json else named or "text"
+
+
 def ledger_or_export(named: Path | None) -> Path:
     """The ledger file or export folder that is meant.
 
@@ -73,6 +91,8 @@ def ledger_or_export(named: Path | None) -> Path:
     from lastgood.ledger.place import default_ledger
 
     path = named if named is not None else default_ledger()
+    if path.is_dir() and not is_export(path):
+        refuse_folder(path)
     if path.exists():
         return path
     raise BadInput(
@@ -153,6 +173,7 @@ def _compare(
 ) -> int:
     from lastgood.evidence.rates_compare_part import compare_section, comparison_plain
 
+    _check_words(pair, ledger, question)
     sides = [_side(word, ledger, question) for word in pair]
     a, b = (
         _studies(path, own, by, files, name=name)
@@ -172,6 +193,37 @@ def _compare(
             needs="text | json",
         )
     return EXIT_HELD
+
+
+def _is_window(word: str) -> bool:
+    return ".." in word and not Path(word).exists()
+
+
+def _check_words(pair: tuple[str, str], ledger: Path | None, question: RatesQuestion) -> None:
+    """Refuse an option that a side of the comparison would set aside in silence.
+
+    Raises:
+        BadInput: --ledger beside two ledgers, or --since and --until beside windows.
+    """
+    shown = f"--compare {pair[0]} {pair[1]}"
+    if ledger is not None and not any(_is_window(word) for word in pair):
+        raise BadInput(
+            "both sides name their ledger themselves",
+            where="--ledger",
+            found=f"--ledger {ledger} beside {shown}",
+            needs="no --ledger, or a window BEGIN..END of it",
+        )
+    for name, given, at in (("--since", question.since_us, 0), ("--until", question.until_us, 2)):
+        if given is not None and any(
+            _is_window(word) and word.partition("..")[at] for word in pair
+        ):
+            raise BadInput(
+                "the windows say this themselves",
+                where=name,
+                found=f"{name} beside {shown}",
+                needs="one of them",
+                next=f"leave out {name}, or the same end of the windows",
+            )
 
 
 def _refuse_overlap(
@@ -209,7 +261,7 @@ def _side(word: str, ledger: Path | None, question: RatesQuestion) -> tuple[Path
     """One side of a comparison: `BEGIN..END` is a window of the ledger, anything else a ledger of its own."""
     import msgspec
 
-    if ".." in word and not Path(word).exists():
+    if _is_window(word):
         begin, _, end = word.partition("..")
         window = msgspec.structs.replace(
             question,

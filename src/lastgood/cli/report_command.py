@@ -25,7 +25,13 @@ from lastgood.cli.evidence_commands import (
     section_builders,
     stages,
 )
-from lastgood.cli.rate_options import mapping_files, rate_options, rates_question
+from lastgood.cli.folder_words import is_export
+from lastgood.cli.rate_options import (
+    mapping_files,
+    rate_options,
+    rates_question,
+    refuse_rate_options,
+)
 
 if TYPE_CHECKING:
     from lastgood.evidence.rates_records import RatesQuestion
@@ -44,7 +50,7 @@ APPLICATION_ID_AT = 68
 @rate_options
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write one self-contained page (no script, no network).")  # fmt: skip
 @click.option("--charts", type=click.Path(path_type=Path), metavar="DIR", help="Also write every chart as a file.")  # fmt: skip
-@click.option("--chart-format", type=click.Choice(["svg", "pdf"]), default="svg", show_default=True, help="Kind of the chart files.")  # fmt: skip
+@click.option("--chart-format", type=click.Choice(["svg", "pdf"]), help="Kind of the chart files of --charts [default: svg].")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def report(
     paths: tuple[Path, ...],
@@ -55,7 +61,7 @@ def report(
     mappings: tuple[str, ...],
     html: Path | None,
     charts: Path | None,
-    chart_format: str,
+    chart_format: str | None,
     as_json: bool,
     **asked: Any,
 ) -> int:
@@ -64,6 +70,13 @@ def report(
     LEDGER is a ledger file or an export of one; when left out it is $LASTGOOD_LEDGER or this machine's default. Any
     other FILE is imported into a temporary ledger first. Nothing is written unless --html or --charts asks for it.
     """
+    if chart_format is not None and charts is None:
+        raise BadInput(
+            "there are no chart files to have a kind",
+            where="--chart-format",
+            needs="--charts DIR",
+            next=f"lastgood report ... --charts DIR --chart-format {chart_format}",
+        )
     question = rates_question(**asked)
     with stages(3 if html or charts else 2) as on_stage, _opened(paths, ledger, on_stage) as (path, named):  # fmt: skip
         on_stage("reading the ledger")
@@ -83,7 +96,7 @@ def report(
         if charts is not None:
             from lastgood.evidence.chart_files import write_charts
 
-            drawn = write_charts(made, charts, format_name=chart_format)
+            drawn = write_charts(made, charts, format_name=chart_format or "svg")
     _print_report(made, as_json=as_json)
     if html is not None:
         click.echo(f"page: {html}", err=True)
@@ -153,11 +166,6 @@ def is_ledger(path: Path) -> bool:
     )
 
 
-def is_export(path: Path) -> bool:
-    """True for a folder that an export wrote: Parquet files under a manifest."""
-    return os.path.isfile(path / "manifest.json") and any(path.glob("**/*.parquet"))
-
-
 def _import(paths: Sequence[Path], place: Path) -> None:
     from lastgood.ledger.importers.driver import import_files
     from lastgood.ledger.importers.registry import FORMATS
@@ -212,12 +220,15 @@ def _make_report(
     from lastgood.evidence.rates_report import fleet_part
 
     if path.is_dir():
+        _refuse_run_options(path, run, contract)
         return _export_report(path, question=question, mappings=mappings)
     with open_ledger(path) as store:
         head = store.head()
         chosen = reported_run(store, run)
         events = events_of_run(store, chosen)
     fleet = fleet_part(path, question, mappings)
+    if fleet is None:
+        refuse_rate_options(named, question, mappings)
     declared = chosen_contract(contract, recorded_contract(events))
     as_of_us = report_instant_us(
         events,
@@ -241,6 +252,19 @@ def _make_report(
         builders=section_builders(),
         fleet=fleet.section if fleet else None,
     )
+
+
+def _refuse_run_options(path: Path, run: str | None, contract: Path | None) -> None:
+    """An export holds columns of all runs and the contract of none."""
+    for name, given in (("--run", run), ("--contract", contract)):
+        if given is not None:
+            raise BadInput(
+                "an export has no run to look at event by event",
+                where=name,
+                found=f"{name} {given} for the export {path}",
+                needs="the ledger itself",
+                next=f"lastgood report LEDGER {name} {given}",
+            )
 
 
 def _export_report(path: Path, *, question: RatesQuestion, mappings: dict[str, Path]) -> Report:

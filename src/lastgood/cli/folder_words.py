@@ -1,0 +1,60 @@
+"""A folder where a ledger was meant: what it is, and what to type instead. Nothing heavy is loaded for it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from lastgood.base.errors import BadInput
+
+NAMED_MAX = 3
+MANIFEST_BYTES_MAX = 1 << 26
+
+
+def is_export(path: Path) -> bool:
+    """True for a folder that an export wrote: Parquet files under a manifest."""
+    return os.path.isfile(path / "manifest.json") and any(path.glob("**/*.parquet"))
+
+
+def refuse_folder(path: Path) -> None:
+    """Refuse a folder with what it is: an export, a bundle, or one with ledgers in it. A file passes, and nothing too.
+
+    Raises:
+        BadInput: it is a folder.
+    """
+    if not os.path.isdir(path):
+        return
+    found, following = _what(path)
+    raise BadInput(
+        "not a ledger", where=str(path), found=found, needs="a ledger file", next=following
+    )
+
+
+def _what(path: Path) -> tuple[str, str]:
+    if is_export(path):
+        read = f"lastgood rates --ledger {path} (an export is checked whenever it is read)"
+        return (
+            "a folder that lastgood export wrote",
+            f"{read}; to check the ledger that it came from: lastgood verify LEDGER",
+        )
+    if _is_bundle(path):
+        return "a bundle", f"lastgood recompute {path}"
+    ledgers = sorted(path.glob("*.db"))[:NAMED_MAX]
+    if ledgers:
+        named = ", ".join(file.name for file in ledgers)
+        return f"a folder with {named}", f"name the file: {ledgers[0]}"
+    return (
+        "a folder without a ledger (*.db)",
+        "name the file, or make one with: lastgood import PATH... --ledger LEDGER",
+    )
+
+
+def _is_bundle(path: Path) -> bool:
+    """A manifest that lists a report; a broken one is no bundle here, and recompute says why."""
+    try:
+        with open(path / "manifest.json", "rb") as file:
+            told = json.loads(file.read(MANIFEST_BYTES_MAX))
+    except (OSError, ValueError):
+        return False
+    return isinstance(told, dict) and "bundle" in str(told.get("schema", ""))
