@@ -68,6 +68,7 @@ def make_export(folder: Path, *, events: int, nodes: int, months: int, seed: int
         size=first_seq,
         root="00" * 32,
         tree_head="none: no ledger stands behind a bench",
+        run_modes=(),
         files=tuple(files),
     )
     (folder / MANIFEST).write_bytes(msgspec.json.encode(manifest))

@@ -13,12 +13,13 @@ DRILL_MODES = ("demo", "drill")
 def drilled_runs(table: EventTable, ledger: Path | None) -> tuple[str, ...]:
     """Runs whose faults were caused on purpose: one of their records says so, or the run was started as a drill.
 
-    How a run was started stands in its events, so `ledger` is a file; an export (None) knows only what its rows say.
+    How a run was started stands in the events of a ledger; the table of an export (`ledger` is None) has it itself.
     """
     import numpy as np
 
     marked = np.unique(table.run.codes[(table.injected == 1) & (table.run.codes >= 0)])
     found = {table.run.names[code] for code in marked.tolist()}
+    found |= {run for run, mode in table.run_modes if mode in DRILL_MODES}
     if ledger is not None:
         from lastgood.ledger.store import read_store
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+T = TypeVar("T")
 MANIFEST = "manifest.json"
-SCHEMA = "lastgood.export/1"
+SCHEMA = "lastgood.export/2"
+"""Version 2 says how runs were started. Version 1 could not tell a drill from the field, so it is refused."""
 FLAGS = ("has_occurred_us", "is_accepted", "is_lone")
 NULL_OF = {"devices": -1, "injected": -1} | dict.fromkeys(TIME_COLUMNS, NO_TIME)
 """Columns of numbers that may be null, and what stands for null in the table."""
@@ -64,6 +66,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tree_head: str
     """The same as a note, for `lastgood verify --head`."""
     files: tuple[File, ...]
+    run_modes: tuple[tuple[str, str], ...]
+    """(run, how it was started), for the runs whose start says so."""
+
+
+class Outline(msgspec.Struct, frozen=True, kw_only=True):
+    """What the manifest of every version has."""
+
+    schema: str
+    origin: str
+    files: tuple[File, ...]
 
 
 def import_pyarrow(where: str) -> Any:
@@ -79,27 +91,45 @@ def import_pyarrow(where: str) -> Any:
     return module
 
 
+def read_outline(folder: Path) -> Outline:
+    """Of which ledger an export is and which files it holds, whatever its version.
+
+    Raises:
+        BadInput: The folder has no manifest.
+    """
+    return _decoded(folder, Outline)
+
+
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of an export.
 
     Raises:
         BadInput: The folder has none, or not one of this version.
     """
-    where = str(folder / MANIFEST)
+    schema = read_outline(folder).schema
+    if schema != SCHEMA:
+        raise BadInput(
+            "an export of another version",
+            where=str(folder / MANIFEST),
+            found=schema,
+            needs=SCHEMA,
+            next="export the ledger again: lastgood export",
+        )
+    return _decoded(folder, Manifest)
+
+
+def _decoded(folder: Path, form: type[T]) -> T:
     try:
-        found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=form)
     except OSError as error:
         raise BadInput(
             "not an export", where=str(folder), found=f"{MANIFEST}: {error.strerror}",
             needs="a folder that lastgood export wrote",
         ) from error  # fmt: skip
     except msgspec.MsgspecError as error:
-        raise BadInput("not the manifest of an export", where=where, found=str(error)) from error
-    if found.schema != SCHEMA:
         raise BadInput(
-            "an export of another version", where=where, found=found.schema, needs=SCHEMA
-        )
-    return found
+            "not the manifest of an export", where=str(folder / MANIFEST), found=str(error)
+        ) from error
 
 
 def check_export(folder: Path) -> Manifest:
@@ -158,6 +188,7 @@ def read_parquet(folder: Path) -> EventTable:
         **words,
         more_domains=more,
         coverage=months.coverage(gone),
+        run_modes=manifest.run_modes,
         origin=manifest.origin,
         size=manifest.size,
         root=bytes.fromhex(manifest.root),

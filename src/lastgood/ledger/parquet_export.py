@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from lastgood.base.errors import BadInput, LedgerError
+from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import decode_event, time_of
 from lastgood.ledger.parquet import (
     FLAGS,
@@ -27,10 +28,10 @@ from lastgood.ledger.parquet import (
     File,
     Manifest,
     import_pyarrow,
-    read_manifest,
+    read_outline,
 )
 from lastgood.ledger.schema import one, storage_errors
-from lastgood.ledger.store import read_store
+from lastgood.ledger.store import Store, read_store
 from lastgood.ledger.table import CODED_COLUMNS, DOMAIN_KINDS, Coverage, EventTable
 from lastgood.ledger.table_builder import TableBuilder
 
@@ -87,6 +88,7 @@ def export_parquet(
                 root=head.root_hex,
                 tree_head=head.to_note(),
                 files=tuple(files),
+                run_modes=_run_modes(store),
             )
             text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
             _write_private(made / MANIFEST, text + b"\n")
@@ -97,6 +99,16 @@ def export_parquet(
     return manifest
 
 
+def _run_modes(store: Store) -> tuple[tuple[str, str], ...]:
+    """How each run was started, where its start says so: the columns have no place for it."""
+    found = {
+        (event.run, mode)
+        for event in store.events(kinds=(EventKind.RUN_START,))
+        if event.run and isinstance(mode := event.body.get("mode"), str)
+    }
+    return tuple(sorted(found))
+
+
 def _check_target(target: Path, origin: str) -> None:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
@@ -105,7 +117,7 @@ def _check_target(target: Path, origin: str) -> None:
         raise BadInput("not a folder", where=str(target), needs=needs)
     if not (target / MANIFEST).exists():
         raise BadInput("the folder holds something else", where=str(target), needs=needs)
-    before = read_manifest(target)
+    before = read_outline(target)
     if before.origin != origin:
         raise BadInput(
             "the folder holds the export of another ledger", where=str(target), found=before.origin, needs=origin

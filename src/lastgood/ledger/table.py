@@ -183,6 +183,8 @@ class EventTable(_Table):
     more_domains: MoreDomains
     coverage: tuple[Coverage, ...] = ()
     """What the imported files cover, in the order of their begin."""
+    run_modes: tuple[tuple[str, str], ...] = ()
+    """(run, how it was started), in the table of an export; a ledger says it in its events."""
     origin: str | None = None
     size: int | None = None
     root: bytes | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from lastgood.base.figures import measured
 from lastgood.base.units import format_bytes, format_duration
@@ -16,6 +16,7 @@ from lastgood.contract.load import contract_digest
 from lastgood.contract.model import FailureContract
 from lastgood.contract.taxonomy import EventKind
 from lastgood.evidence.contract_part import contract_section, duties_section
+from lastgood.evidence.drilled_runs import DRILL_MODES
 from lastgood.evidence.imported_run_part import build_imported_run, is_run_imported
 from lastgood.evidence.incident_part import (
     Drill,
@@ -43,9 +44,6 @@ from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.grouping import LINKS
 from lastgood.ledger.walltime import WallState
 from lastgood.training.report_steps import integer, of_run, steps_section
-
-DRILL_MODES: Final = frozenset(("demo", "drill"))
-"""Modes of a run whose faults were caused on purpose."""
 
 
 def build_section(

@@ -94,6 +94,22 @@ def test_injected_faults_give_costs_and_never_a_rate(tmp_path, body):
         rate_source(found.records, injected_count=found.injected_count)
 
 
+def test_a_drill_is_no_rate_in_an_export_of_its_ledger_either(tmp_path):
+    """Its incidents do not say that they were injected; only the start of the run does."""
+    pytest.importorskip("pyarrow", reason="the extra analysis is not installed")
+    from lastgood.evidence.rates_report import read_records
+    from lastgood.ledger.parquet_export import export_parquet
+
+    ledger = drilled(body={"mode": "demo"}).write(tmp_path / "l.db")
+    export_parquet(ledger, tmp_path / "out")
+    found = ledger_inputs(tmp_path / "out")
+    assert (found.records, found.injected_count) == (None, 5)
+    assert not found.scenario.has("mtti")
+    for place in (ledger, tmp_path / "out"):
+        records = read_records(place, RatesQuestion())
+        assert (len(records.incidents), records.injected_count) == (0, 5)
+
+
 def test_the_cost_of_checkpoints_is_measured_from_begin_to_commit(tmp_path):
     found = ledger_inputs(drilled(body={}).write(tmp_path / "l.db"))
     cost = found.scenario.figure("checkpoint_cost")

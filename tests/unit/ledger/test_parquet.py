@@ -157,9 +157,38 @@ def test_a_folder_without_a_readable_manifest_is_no_export(folder, text, match):
 
 def test_an_export_of_a_newer_version_is_refused(folder):
     path = folder / "manifest.json"
-    path.write_text(path.read_text().replace("lastgood.export/1", "lastgood.export/2"))
+    path.write_text(path.read_text().replace("lastgood.export/2", "lastgood.export/3"))
     with pytest.raises(BadInput, match="another version"):
         read_events(folder)
+
+
+def test_an_export_of_the_first_version_cannot_tell_a_drill_and_is_refused_until_written_again(
+    ledger, folder
+):
+    path = folder / "manifest.json"
+    old = json.loads(path.read_text()) | {"schema": "lastgood.export/1"}
+    del old["run_modes"]
+    path.write_text(json.dumps(old))
+    with pytest.raises(BadInput, match=r"lastgood\.export/1.*export the ledger again"):
+        read_events(folder)
+    export_parquet(ledger, folder)
+    assert len(read_events(folder)) == 4
+
+
+def test_an_export_says_how_its_runs_were_started(ledger, tmp_path):
+    with open_store(ledger, clock=clock_at()) as store:
+        store.append(
+            [
+                some_event(10, kind="run.start", run="a", body={"mode": "demo"}),
+                some_event(11, kind="run.start", run="b", body={}),
+                some_event(12, kind="run.start", run="c", body={"mode": "run"}),
+                some_event(13, kind="run.start", run="c", body={"mode": "drill"}),
+            ]
+        )
+    export_parquet(ledger, tmp_path / "out")
+    table = read_events(tmp_path / "out")
+    assert table.run_modes == (("a", "demo"), ("c", "drill"), ("c", "run"))
+    assert table.take([0]).run_modes == table.run_modes
 
 
 def test_without_pyarrow_the_message_has_the_command(ledger, folder, tmp_path, monkeypatch):
