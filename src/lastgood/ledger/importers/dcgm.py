@@ -8,6 +8,7 @@ sliding window: its rise is evidence of at least one more, and its value is neve
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -136,6 +137,10 @@ class _Scrapes:
             return
         if xid is None:
             raise RowProblem("a count of Xids without its Xid")
+        if not math.isfinite(
+            sample.value
+        ):  # `1e999` and `+Inf` are numbers to the format, and no counts
+            raise RowProblem("a value that is no count", str(sample.value))
         code = _code(_number(xid))
         t_us, inferred = self._time(sample)
         self._context.coverage(t_us)
@@ -203,9 +208,10 @@ class _Scrapes:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         return 0.0
+    return value if math.isfinite(value) else 0.0
 
 
 def _code(value: float) -> int:

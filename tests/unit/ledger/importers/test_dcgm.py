@@ -136,6 +136,8 @@ def test_without_any_time_the_files_own_time_is_taken_and_marked(tmp_path):
         ('DCGM_FI_DEV_XID_ERRORS{gpu="0"} 9223372036854775794', "a value that is no Xid"),
         ('DCGM_FI_DEV_XID_ERRORS{gpu="0"} 0.5', "a value that is no Xid"),
         ('DCGM_EXP_XID_ERRORS_COUNT{gpu="0"} 2', "a count of Xids without its Xid"),
+        ('DCGM_EXP_XID_ERRORS_COUNT{gpu="0",xid="31"} 1e999', "a value that is no count"),
+        ('DCGM_EXP_XID_ERRORS_COUNT{gpu="0",xid="31"} -Inf', "a value that is no count"),
         ("DCGM_FI_DEV_XID_ERRORS 94", "a sample without a device"),
     ],
 )
@@ -160,3 +162,10 @@ def test_a_comment_that_documents_a_metric_is_no_time():
     assert scrape_time("# scraped at 2026-11-02T03:14:00Z") == "2026-11-02T03:14:00Z"
     with pytest.raises(RowProblem):
         parse_sample("{}")
+
+
+def test_a_window_without_an_end_is_taken_for_the_usual_one(tmp_path):
+    line = 'DCGM_EXP_XID_ERRORS_COUNT{gpu="0",Hostname="h1",window_size_in_ms="inf",xid="31"} 2'
+    read = import_text(tmp_path, f"# scraped 2026-11-02T03:14:00Z\n{line}\n", format="dcgm")
+
+    assert (len(read.events), dict(read.quality.rejected)) == (1, {})
