@@ -94,7 +94,11 @@ def _facts(result: ImportResult, total: Quality) -> dict[str, object]:
     facts: dict[str, object] = {}
     if total.failures:
         share = f"{total.unknown_causes / total.failures:.1%}"
-        facts[f"of {total.failures:,} events that state a failure have no known cause"] = share
+        facts[
+            f"of {total.failures:,} failures (incidents, and signals one by one) have no known cause"
+        ] = share
+    if total.unplaced:
+        facts["signals with no class and no cause that a table knows: no failures until one does (--mapping)"] = total.unplaced  # fmt: skip
     if total.inferred_times:
         facts["times rest on an assumed zone, year or boot (clock.source: inferred)"] = total.inferred_times  # fmt: skip
     if total.clock_corrections:

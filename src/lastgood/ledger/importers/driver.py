@@ -19,6 +19,7 @@ from lastgood.ledger.event import Event
 from lastgood.ledger.importers import registry
 from lastgood.ledger.importers.batches import BatchWriter
 from lastgood.ledger.importers.clean import Cleaner
+from lastgood.ledger.importers.failures import FailureCount
 from lastgood.ledger.importers.importer import (
     Context,
     Importer,
@@ -117,7 +118,9 @@ def _import_one(
 
         source.on_block = writer.on_flush = tell
     try:
+        failures = FailureCount(quality)
         for event in read_events(importer, source, context):
+            failures.add(event)
             writer.add(event, quality)
     except StrictStop as stop:
         writer.flush(quality)
@@ -152,8 +155,10 @@ def _finish(
             continue
         context = Context(importer, source, options=options, cleaner=cleaner, quality=found.quality)
         context.shared = shared
+        failures = FailureCount(found.quality)
         try:
             for event in finish(context):
+                failures.add(event)
                 writer.add(event, found.quality)
         except BadInput:
             raise

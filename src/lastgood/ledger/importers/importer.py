@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from lastgood.base.errors import BadInput
-from lastgood.contract.taxonomy import AXES, TAXONOMY_ID, EventKind, FailureClass, Role
+from lastgood.contract.taxonomy import AXES, TAXONOMY_ID
 from lastgood.ledger.event import ClockStamp, Domain, Event, Links
 from lastgood.ledger.event import Source as Origin
 from lastgood.ledger.importers.clean import INT64_MAX, INT64_MIN, Cleaner
@@ -159,18 +159,18 @@ class Context:
             quality.read += 1
             self._row, self._row_events = row, 0
             self._is_ignored = self._is_held = False
-            counted = (quality.inferred_times, quality.failures, quality.unknown_causes)
+            inferred_times = quality.inferred_times
             try:
                 value = getattr(row, "value", None)
                 if isinstance(value, Broken):
                     raise RowProblem(value.reason)
                 events = list(parse(row) or ())
             except RowProblem as problem:
-                self._reject_row(row, problem, counted)
+                self._reject_row(row, problem, inferred_times)
             except BadInput:
                 raise  # the person's own options, not the row
             except Exception as error:  # noqa: BLE001 - a hostile row must cost itself only, and be seen
-                self._reject_row(row, not_understood(error), counted)
+                self._reject_row(row, not_understood(error), inferred_times)
             else:
                 if events or self._is_held:
                     quality.accepted += 1
@@ -190,10 +190,9 @@ class Context:
         self._begin_row(row)
         self._is_held = True
 
-    def _reject_row(self, row: Row, problem: RowProblem, counted: tuple[int, int, int]) -> None:
+    def _reject_row(self, row: Row, problem: RowProblem, inferred_times: int) -> None:
         """Rejects a row whole: what its first events added to the counts is taken back."""
-        quality = self.quality
-        quality.inferred_times, quality.failures, quality.unknown_causes = counted
+        self.quality.inferred_times = inferred_times
         self.reject(row, problem)
 
     def reject(self, row: Row, problem: RowProblem) -> None:
@@ -293,7 +292,7 @@ class Context:
         run = self.options.run or fields.get("run")
         if run is not None:
             fields["run"] = cleaner.text(str(run))
-        self._count(kind, fields, is_inferred=inferred)
+        self.quality.inferred_times += inferred
         if any(fields.get(axis) for axis in ("class_", "symptom", "cause", "role")):
             fields["taxonomy"] = TAXONOMY_ID
         return Event(
@@ -316,14 +315,6 @@ class Context:
             locator=f"{self._name}#{row.number}",
             raw_sha256=self._row_sha.hex(),
         )
-
-    def _count(self, kind: str, fields: Mapping[str, Any], *, is_inferred: bool) -> None:
-        quality = self.quality
-        if is_inferred:
-            quality.inferred_times += 1
-        if is_failure(kind, fields):
-            quality.failures += 1
-            quality.unknown_causes += fields.get("cause") in {None, "unknown"}
 
     def _begin_row(self, row: Row) -> None:
         """Hashes the row, and counts how often it came before."""
@@ -412,14 +403,6 @@ def not_understood(error: Exception) -> RowProblem:
     )
 
 
-def is_failure(kind: str, fields: Mapping[str, Any]) -> bool:
-    """True for an event that states a failure of its own, or a signal that nobody can place (cause `unknown`)."""
-    class_ = fields.get("class_")
-    states = fields.get("cause") == "unknown" if class_ is None else class_ != FailureClass.PLANNED
-    return states and kind != EventKind.INCIDENT_CLOSE and fields.get("role") not in _BYSTANDERS
-
-
-_BYSTANDERS = frozenset((Role.CASCADE, Role.TEARDOWN, Role.CONTEXT))
 _INFERRED = ClockStamp(source="inferred")
 _WORDS = {axis: frozenset(str(word) for word in words) for axis, words in AXES.items()}
 _AXES = (("class_", "class"), ("symptom", "symptom"), ("cause", "cause"), ("cause_status", "cause_status"), ("role", "role"))  # fmt: skip

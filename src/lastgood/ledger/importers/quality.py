@@ -56,9 +56,11 @@ class Quality:
     inferred_times: int = 0
     """Events whose time rests on an assumed zone or year."""
     failures: int = 0
-    """Events that state a failure (not planned, not a bystander)."""
+    """Incidents and lone signals that state a failure (not planned, not a bystander, not taken back)."""
     unknown_causes: int = 0
     """Those of them whose cause nobody knows."""
+    unplaced: int = 0
+    """Signals without a class and of unknown cause: no failure before a table of codes says so."""
     known_losses: Counter[str] = field(default_factory=Counter)
     """Records that the source itself says are missing."""
     file_problems: list[str] = field(default_factory=list)
@@ -140,6 +142,7 @@ class Quality:
             "clock_corrected_us": self.clock_corrected_us,
             "inferred_times": self.inferred_times,
             "failures": self.failures,
+            "unplaced": self.unplaced,
             "unknown_causes": self.unknown_causes,
             "unknown_share": self.unknown_share,
             "known_losses": dict(self.known_losses),
@@ -179,7 +182,7 @@ def total(parts: Iterable[Quality]) -> Quality:
 
 _COUNTS = (
     "read", "accepted", "events_new", "events_merged", "moved_rows", "moved_events", "damaged_lines", "cut_lines", "clock_corrections",
-    "clock_corrected_us", "inferred_times", "failures", "unknown_causes",
+    "clock_corrected_us", "inferred_times", "failures", "unknown_causes", "unplaced",
 )  # fmt: skip
 
 

@@ -266,7 +266,7 @@ def test_a_row_that_fails_half_way_leaves_none_of_its_events():
     assert list(context.rows([line("x")], parse)) == []
     quality = context.quality
     assert quality.rejected_count == 1
-    assert (quality.failures, quality.unknown_causes, quality.inferred_times) == (0, 0, 0)
+    assert quality.inferred_times == 0
 
 
 def test_recursion_and_overflow_cost_their_row_only():
@@ -309,18 +309,6 @@ def test_the_examples_of_rejected_rows_are_masked():
     list(context.rows([line("mallory was here")], parse))
     (example,) = context.quality.rejected["bad"].examples
     assert "mallory" not in example.raw + example.detail
-
-
-def test_failures_and_unknown_causes_are_counted_and_bystanders_are_not():
-    context = context_of()
-    observe(context, class_="fail_stop", cause="gpu.memory")
-    observe(context, class_="fail_stop")
-    observe(context, cause="unknown")
-    observe(context, class_="fail_stop", cause="unknown", role="cascade")
-    observe(context, class_="planned")
-    observe(context, role="context")
-    context.event("incident.close", row=line("x"), t_us=AT_US, class_="fail_stop", incident="i")
-    assert (context.quality.failures, context.quality.unknown_causes) == (3, 2)
 
 
 def test_coverage_is_the_span_of_everything_seen():

@@ -270,11 +270,11 @@ def test_a_changed_recovery_action_is_a_state_and_keeps_its_number(tmp_path, num
     assert any("kept by number" in note for note in imported.quality.notes) == (name is None)
 
 
-def test_an_xid_that_the_table_does_not_have_is_kept_and_counted_as_unknown(tmp_path):
+def test_an_xid_that_the_table_does_not_have_is_kept_and_counted_as_unplaced(tmp_path):
     imported = import_text(tmp_path, stamped("NVRM: Xid (PCI:0008:01:00): 4711, something new"))
     event = only(imported)
     assert (event.body["code"], event.class_, event.cause) == ("4711", None, "unknown")
-    assert imported.quality.unknown_share == 1.0
+    assert (imported.quality.failures, imported.quality.unplaced) == (0, 1)
 
 
 def channel(code: int, *, second: int, host: str = "gpu-0007") -> str:
