@@ -7,6 +7,7 @@ corruption. Expected values keep the digits in which they were written down.
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +171,37 @@ def test_repairs_that_did_not_hold(whole):
     assert f"{day.share:.1%} {day.baseline:.1%}" == "22.4% 0.4%"
     assert f"{week.share:.0%} {week.baseline:.1%}" == "31% 2.9%"
     assert "54 times as many" in day.finding.sentence
+
+
+def test_a_log_of_three_days_years_later_leaves_the_repairs_as_they_are(whole):
+    """The hours run on over the hole, and a repair in the last day before it has no horizon that anybody watched."""
+    first, late = whole.sample, 24 * DAYS + np.array([3.0, 20.0, 40.0])
+    window_h = 24 * (DAYS + 3)
+    joined = replace(
+        first,
+        begin_h=np.append(first.begin_h, late),
+        end_h=np.append(first.end_h, np.full(3, np.nan)),
+        node=np.append(first.node, first.node[-3:]),
+        window_h=window_h,
+        breaks_h=(24 * DAYS,),
+    )
+    day = study(joined, exposure=constant(NODES, window_h=window_h)).bounce_day
+    assert (day.bounces, day.repairs, f"{day.baseline:.1%}") == (130, 581, "0.4%")
+
+
+def test_nodes_and_time_are_two_dispersions(whole):
+    """2.58 between nodes is the number of the comparison of nodes; the rest is of bins of time."""
+    assert whole.headline.interval.words == (
+        "between nodes and over time: dispersion 2.58 between 400 nodes, 17.0 over 12 bins"
+    )
+
+
+def test_the_node_that_became_bad_after_half_time_is_a_lead_and_no_lemon(whole, faults):
+    names = sorted({f[2] for f in faults})
+    lead = whole.lemons.recent[0]
+    assert names[lead.node].startswith("e7b02619")
+    assert (lead.count, lead.total) == (14, 14)
+    assert lead.since_h == pytest.approx(24 * DAYS * 2 / 3)
 
 
 def test_the_mean_cumulative_function_at_the_end(whole):

@@ -79,6 +79,7 @@ def bursts(
     node: np.ndarray,
     *,
     window_h: float,
+    breaks_h: Sequence[float] = (),
     gap_h: float = GAP_H,
     labels: Sequence[str] | None = None,
     label_codes: np.ndarray | None = None,
@@ -86,7 +87,7 @@ def bursts(
 ) -> Bursts:
     """Bursts of starts on different nodes, with their most frequent label and shared domains.
 
-    `domains` maps a kind (`rack`, `switch`) to the domain's code of every node, -1 where unknown.
+    `breaks_h` are the hours at which the clock jumps over unobserved time: no burst reaches over one. `domains` maps a kind (`rack`, `switch`) to the domain's code of every node, -1 where unknown.
 
     Assumes: times exact to well below the gap; a constant rate for the chance count.
     Source: see the module.
@@ -102,7 +103,8 @@ def bursts(
     codes = None if label_codes is None else np.asarray(label_codes)[order]
     n = len(times)
     gap_h = _separating_gap(n, window_h, gap_h)
-    is_new = np.diff(times, prepend=-np.inf) > gap_h
+    stretch = np.searchsorted(np.asarray(breaks_h, dtype=np.float64), times)
+    is_new = (np.diff(times, prepend=-np.inf) > gap_h) | (np.diff(stretch, prepend=-1) > 0)
     group = np.cumsum(is_new) - 1
     several = _has_two_nodes(is_new, node) if n else np.zeros(0, dtype=bool)
     sizes = np.bincount(group) if n else np.zeros(0, dtype=np.int64)

@@ -109,10 +109,14 @@ def whole_bins(times_h: np.ndarray, window_h: float, bin_h: float) -> np.ndarray
     return np.diff(np.searchsorted(times_h, np.arange(bins + 1) * bin_h))
 
 
-def index_of(counts: np.ndarray) -> float:
-    """Variance over mean of counts."""
-    mean = counts.mean()
-    return float(counts.var(ddof=1) / mean) if mean > 0 and len(counts) > 1 else 1.0
+def index_of(counts: np.ndarray, *, of: int | None = None) -> float:
+    """Variance over mean of counts. `of` counts the places in all; those that `counts` lacks hold zero each."""
+    n = len(counts) if of is None else of
+    mean = float(counts.sum()) / n if n else 0.0
+    if n < 2 or not mean > 0:
+        return 1.0
+    squares = float(((counts - mean) ** 2).sum()) + (n - len(counts)) * mean * mean
+    return squares / (n - 1) / mean
 
 
 def lag1_of(counts: np.ndarray) -> float:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 NODES_MIN = 6
 ALPHA_OF_NODES = 0.05
+OVER_TIME = "between nodes and over time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,7 @@ def by_node(
     node_counts: np.ndarray,
     exposure: float,
     *,
+    nodes: int | None = None,
     spread: Spread | None = None,
     cell_index: float = 1.0,
     level: float = 0.95,
@@ -127,14 +129,16 @@ def by_node(
     """The interval when nodes differ: what the rate could be for nodes like these, not only for these.
 
     The dispersion between nodes adds to the one over time; what both see (bursts on one node) is counted once
-    through the cells of node and bin.
+    through the cells of node and bin. `nodes` counts all nodes; those that `node_counts` lacks had no event.
 
     Assumes: nodes at risk equally long, drawn from one population.
     Source: cluster-robust variance in two ways, Cameron, Gelbach and Miller (2011); see `mcf.py` for one way.
     """
     n = int(node_counts.sum())
-    between = index_of(node_counts)
-    total, degrees = max(1.0, between), len(node_counts) - 1.0
+    nodes = len(node_counts) if nodes is None else nodes
+    between = index_of(node_counts, of=nodes)
+    total, degrees = max(1.0, between), nodes - 1.0
+    words = f"between nodes, dispersion {format_float(total)} over {nodes:,} nodes"
     if spread is not None and not spread.is_poisson_like:
         # Bursts that stay on one node are in the variance between nodes already. Only what the bins hold beyond
         # their cells (many nodes at once) is added: it is known from few bins, and adding noise widens for nothing.
@@ -142,11 +146,15 @@ def by_node(
         if chi_square_tail(beyond * (spread.bins - 1), spread.bins - 1) < ALPHA_OF_NODES:
             total = max(total, spread.index, between + spread.index - cell_index)
             degrees = min(degrees, spread.bins - 1.0)
+            words = (
+                f"{OVER_TIME}: dispersion {format_float(between)} between {nodes:,} nodes, "
+                f"{format_float(spread.index)} over {spread.bins} bins"
+            )
     made = scaled_garwood(n, exposure, index=total, degrees=degrees, level=level)
     return replace(
         made,
         method=IntervalMethod.BY_NODE,
-        words=f"between nodes, dispersion {format_float(total)} over {len(node_counts)} nodes",
+        words=words,
     )
 
 
@@ -178,16 +186,18 @@ def headline(
     spread = measure_spread(times, window_h)
     quasi = _quasi(n, exposure, spread, level)
     made = {IntervalMethod.EXACT: exact, IntervalMethod.QUASI_POISSON: quasi}
-    unequal = None
+    unequal, is_over_time = None, False
     if node is not None and nodes is not None and nodes >= NODES_MIN:
-        made[IntervalMethod.BY_NODE], unequal = _between_nodes(
+        made[IntervalMethod.BY_NODE], unequal, is_over_time = _between_nodes(
             times_h, node, nodes, window_h=window_h, exposure=exposure, spread=spread, level=level
         )
     if method is IntervalMethod.BLOCK_BOOTSTRAP:
         made[method] = stationary_block_bootstrap(
             times, window_h, exposure=exposure, level=level, seed=seed
         )
-    chosen, choice = _choose(spread, unequal) if method is IntervalMethod.AUTO else (method, "")
+    chosen, choice = (
+        _choose(spread, unequal, is_over_time) if method is IntervalMethod.AUTO else (method, "")
+    )
     if chosen not in made:
         raise BadInput(
             "this interval needs the node of every event and the number of nodes at risk",
@@ -206,6 +216,8 @@ class _BetweenNodes(NamedTuple):
     made: RateInterval
     p: float
     """Of the test that nodes are equal."""
+    is_over_time: bool
+    """The interval carries more than the difference of nodes: many nodes at once."""
 
 
 class _Choice(NamedTuple):
@@ -226,14 +238,16 @@ def _between_nodes(
     """The interval between nodes, and the p value of the test that nodes are equal."""
     import numpy as np
 
-    counts = np.bincount(np.asarray(node, dtype=np.int64), minlength=nodes)
+    # Nodes without an event are counted, not listed: a typed number of nodes may be in the millions.
+    _, node = np.unique(np.asarray(node, dtype=np.int64), return_inverse=True)
+    counts = np.bincount(node)
     bins = spread.bins
     at = np.minimum((np.asarray(times_h) * (bins / window_h)).astype(np.int64), bins - 1)
-    cells = index_of(
-        np.bincount(np.asarray(node, dtype=np.int64) * bins + at, minlength=nodes * bins)
-    )
-    made = by_node(counts, exposure, spread=spread, cell_index=cells, level=level)
-    return _BetweenNodes(made, chi_square_tail(index_of(counts) * (nodes - 1), nodes - 1))
+    cells = index_of(np.bincount(node * bins + at), of=nodes * bins)
+    made = by_node(counts, exposure, nodes=nodes, spread=spread, cell_index=cells, level=level)
+    index = index_of(counts, of=nodes)
+    p = chi_square_tail(index * (nodes - 1), nodes - 1)
+    return _BetweenNodes(made, p, made.words.startswith(OVER_TIME))
 
 
 def _few(exact: RateInterval, method: IntervalMethod) -> Headline:
@@ -251,11 +265,16 @@ def _few(exact: RateInterval, method: IntervalMethod) -> Headline:
     )
 
 
-def _choose(spread: Spread, unequal: float | None) -> _Choice:
+def _choose(spread: Spread, unequal: float | None, is_over_time: bool) -> _Choice:
     if unequal is not None and unequal < ALPHA_OF_NODES:
+        so = (
+            "and the counts vary over time beyond that, so the interval is one between nodes and over time"
+            if is_over_time
+            else "so the interval is one between nodes"
+        )
         return _Choice(
             IntervalMethod.BY_NODE,
-            f"chosen by test: nodes differ more than chance ({format_p(unequal)}), so the interval is one between nodes",
+            f"chosen by test: nodes differ more than chance ({format_p(unequal)}), {so}",
         )
     if spread.is_poisson_like:
         shown = f"{format_p(spread.p)}, limit {CHOOSING_ALPHA:g}"

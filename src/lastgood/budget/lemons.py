@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from lastgood.budget.dispersion import index_of
 from lastgood.budget.finding import ALPHA, EVENTS_MIN, Finding, chi_square_tail, format_p, too_few
 from lastgood.budget.multiplicity import benjamini_hochberg
-from lastgood.budget.shrinkage import GammaPoisson, fit_gamma_poisson, probability_above
+from lastgood.budget.recent import RecentlyBad, recently_bad
+from lastgood.budget.shrinkage import (
+    GammaPoisson,
+    Silent,
+    fit_gamma_poisson,
+    probability_above,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,6 +84,8 @@ class Lemons:
     controlled: int
     """Nodes left after Benjamini-Hochberg, before persistence is asked."""
     sentence: str
+    recent: tuple[RecentlyBad, ...] = ()
+    """Nodes that look bad in the recent part only: leads, never named for pulling."""
     limit: str = "Not flagged is not healthy: with few faults per node a real lemon cannot be told from bad luck."
 
     @property
@@ -103,7 +111,8 @@ def lemons(
     exposure: np.ndarray | None = None,
     top: int = 20,
 ) -> Lemons:
-    """The lemon study. `nodes` counts all nodes at risk; `exposure` per node, the window for each when left out.
+    """The lemon study. `nodes` counts all nodes at risk; `exposure` per node, the window for each when left out, and for
+    the nodes beyond its length.
 
     Assumes: rates constant per node for the fit, which is what the persistence test examines.
     Source: see the module.
@@ -111,30 +120,20 @@ def lemons(
     import numpy as np
 
     times, node = np.asarray(times_h, dtype=np.float64), np.asarray(node, dtype=np.int64)
-    at_risk = (
-        np.full(nodes, float(window_h))
-        if exposure is None
-        else np.asarray(exposure, dtype=np.float64)
-    )
-    counts = np.bincount(node, minlength=nodes)
-    is_late = times > window_h / 2
-    halves = (
-        np.bincount(node[~is_late], minlength=nodes),
-        np.bincount(node[is_late], minlength=nodes),
-    )
+    recent = recently_bad(times, node, nodes=nodes, window_h=window_h)
+    fleet = _counted(times, node, nodes=nodes, window_h=window_h, exposure=exposure)
+    counts, at_risk, silent = fleet.counts, fleet.at_risk, fleet.silent
     enough = len(times) >= EVENTS_MIN and nodes >= NODES_MIN
-    fit = fit_gamma_poisson(counts, at_risk) if enough else None
-    unequal = _unequal(fit, counts, enough=enough)
-    # A node that came late or left early cannot repeat anything.
-    stayed = at_risk >= STAYED_MIN * at_risk.max(initial=0.0)
-    lasts = persistence(halves[0][stayed], halves[1][stayed])
-    table, p, adjusted = _table(
-        counts, at_risk, halves, fit, lasts.p is not None and lasts.p < PULL_ALPHA, top
-    )
+    fit = fit_gamma_poisson(counts, at_risk, silent=silent) if enough else None
+    unequal = _unequal(fit, counts, nodes=nodes)
+    lasts = _lasting(fleet)
+    lasts_surely = lasts.p is not None and lasts.p < PULL_ALPHA
+    table, p, adjusted = _table(fleet, fit, lasts=lasts_surely, top=top)
+    flagged = [row.node for row in table if row.is_flagged]
     return Lemons(
         nodes=nodes,
         events=len(times),
-        dispersion=index_of(counts),
+        dispersion=index_of(counts, of=nodes),
         shape=fit.shape if fit else None,
         likelihood_ratio=fit.likelihood_ratio if fit else None,
         unequal=unequal,
@@ -143,30 +142,77 @@ def lemons(
         naive=int((p < ALPHA).sum()),
         controlled=int((adjusted < ALPHA).sum()),
         sentence=_sentence(table, unequal, lasts),
+        recent=tuple(found for found in recent if enough and found.node not in flagged),
     )
 
 
-def persistence(first: np.ndarray, second: np.ndarray) -> Finding:
+class _Fleet(NamedTuple):
+    """Counts of the nodes that are listed, and how many more there are."""
+
+    listed: np.ndarray
+    """Their numbers."""
+    counts: np.ndarray
+    halves: tuple[np.ndarray, np.ndarray]
+    at_risk: np.ndarray
+    """Hours of each."""
+    silent: Silent
+
+
+def _counted(
+    times: np.ndarray,
+    node: np.ndarray,
+    *,
+    nodes: int,
+    window_h: float,
+    exposure: np.ndarray | None,
+) -> _Fleet:
+    import numpy as np
+
+    if exposure is None:
+        # Nodes without a fault are counted, not listed.
+        listed, node = np.unique(node, return_inverse=True)
+        at_risk = np.full(len(listed), float(window_h))
+    else:
+        at_risk = np.asarray(exposure, dtype=np.float64)
+        listed = np.arange(len(at_risk))
+    is_late = times > window_h / 2
+    first, second = (np.bincount(node[rows], minlength=len(listed)) for rows in (~is_late, is_late))
+    silent = Silent(nodes - len(listed), float(window_h))
+    return _Fleet(listed, first + second, (first, second), at_risk, silent)
+
+
+def _lasting(fleet: _Fleet) -> Finding:
+    """Persistence over the nodes that were there: one that came late or left early cannot repeat anything."""
+    silent = fleet.silent
+    longest = max(fleet.at_risk.max(initial=0.0), silent.exposure if silent.nodes else 0.0)
+    stayed = fleet.at_risk >= STAYED_MIN * longest
+    others = silent.nodes if silent.exposure >= STAYED_MIN * longest else 0
+    return persistence(fleet.halves[0][stayed], fleet.halves[1][stayed], silent=others)
+
+
+def persistence(first: np.ndarray, second: np.ndarray, *, silent: int = 0) -> Finding:
     """Do nodes with many faults in the first half have many in the second?
+
+    `silent` more nodes had no fault in either.
 
     Assumes: exchangeable nodes under the null; the permutation law of the correlation, in its normal limit.
     Source: permutation test of a correlation, Pitman (1937).
     """
     import numpy as np
 
-    n, events = len(first), int(first.sum() + second.sum())
+    n, events = len(first) + silent, int(first.sum() + second.sum())
     null = "the first half says nothing about the second"
     source, assumes = (
         "correlation of half counts; Pitman (1937)",
         "nodes exchangeable and at risk in both halves",
     )
-    if events < EVENTS_MIN or n < NODES_MIN or not (np.ptp(first) and np.ptp(second)):
+    if events < EVENTS_MIN or n < NODES_MIN or not (_varies(first, n) and _varies(second, n)):
         return too_few("persistence", null=null, n=events, source=source, assumes=assumes)
-    r = float(np.corrcoef(first, second)[0, 1])
+    r = _correlation(first, second, n)
     p = 0.5 * math.erfc(r * math.sqrt(n - 1) / math.sqrt(2))
     # The nodes that led the first half: what became of them?
     leads = first >= max(2, int(np.quantile(first[first > 0], 0.9)))
-    after, fleet = (float(second[leads].mean()) if leads.any() else 0.0), float(second.mean())
+    after, fleet = (float(second[leads].mean()) if leads.any() else 0.0), float(second.sum()) / n
     story = f"nodes that led the first half had {after:.2f} faults each in the second, the fleet {fleet:.2f}"
     is_rejected = p < ALPHA
     return Finding(
@@ -188,13 +234,30 @@ def persistence(first: np.ndarray, second: np.ndarray) -> Finding:
     )
 
 
-def _unequal(fit: GammaPoisson | None, counts: np.ndarray, *, enough: bool) -> Finding:
+def _varies(counts: np.ndarray, n: int) -> bool:
+    return bool(
+        counts.max(initial=0) > (counts.min(initial=0) if len(counts) < n else counts.min())
+    )
+
+
+def _correlation(first: np.ndarray, second: np.ndarray, n: int) -> float:
+    """Correlation over n pairs; those that the arrays lack are zero in both."""
+    a, b = first - first.sum() / n, second - second.sum() / n
+    missing, a0, b0 = n - len(first), first.sum() / n, second.sum() / n
+    together = float((a * b).sum()) + missing * a0 * b0
+    squares = (float((a * a).sum()) + missing * a0 * a0) * (
+        float((b * b).sum()) + missing * b0 * b0
+    )
+    return together / math.sqrt(squares)
+
+
+def _unequal(fit: GammaPoisson | None, counts: np.ndarray, *, nodes: int) -> Finding:
     null, n = "all nodes have one rate (Poisson)", int(counts.sum())
     source, assumes = (
         "gamma-Poisson likelihood ratio; Gelman and others (2013) 2.7",
         "independent faults on each node",
     )
-    if fit is None or not enough:
+    if fit is None:
         return too_few("equal nodes", null=null, n=n, source=source, assumes=assumes)
     # The shape lies at the edge of its range under the null: half of the chi-square tail.
     p = 0.5 * chi_square_tail(fit.likelihood_ratio, 1)
@@ -208,9 +271,9 @@ def _unequal(fit: GammaPoisson | None, counts: np.ndarray, *, enough: bool) -> F
         n=n,
         is_rejected=is_rejected,
         sentence=(
-            f"Counts per node differ more than chance (dispersion {index_of(counts):.2f}, {format_p(p)})."
+            f"Counts per node differ more than chance (dispersion {index_of(counts, of=nodes):.2f}, {format_p(p)})."
             if is_rejected
-            else f"Counts per node differ no more than chance (dispersion {index_of(counts):.2f}, {format_p(p)})."
+            else f"Counts per node differ no more than chance (dispersion {index_of(counts, of=nodes):.2f}, {format_p(p)})."
         ),
         limit="Bursts on one node make unequal counts without any lemon: see persistence.",
         source=source,
@@ -218,26 +281,20 @@ def _unequal(fit: GammaPoisson | None, counts: np.ndarray, *, enough: bool) -> F
     )
 
 
-def _table(
-    counts: np.ndarray,
-    exposure: np.ndarray,
-    halves: tuple[np.ndarray, np.ndarray],
-    fit: GammaPoisson | None,
-    lasts: bool,
-    top: int,
-) -> _Table:
+def _table(fleet: _Fleet, fit: GammaPoisson | None, *, lasts: bool, top: int) -> _Table:
     import numpy as np
     from scipy.special import gammainc
 
+    listed, counts, halves, exposure, silent = fleet
     if fit is None:
         return _Table((), np.ones(len(counts)), np.ones(len(counts)))
     safe = np.maximum(exposure, 1e-300)
     expected = fit.mean_rate * exposure
     p = np.where(counts > 0, gammainc(np.maximum(counts, 1), expected), 1.0)
-    adjusted = benjamini_hochberg(p)
+    adjusted = benjamini_hochberg(p, tests=len(p) + silent.nodes)
     prior = fit.shape / fit.mean_rate
     shrunken = (fit.shape + counts) / (prior + exposure)
-    p_lemon = probability_above(TIMES_FLEET * fit.mean_rate, counts, exposure)
+    p_lemon = probability_above(TIMES_FLEET * fit.mean_rate, counts, exposure, silent=silent)
     # Its own halves must agree, too: a node whose faults all came in one half had a bad time, and is no lemon.
     repeats = np.minimum(halves[0], halves[1]) > TIMES_FLEET_HALF * fit.mean_rate * exposure / 2
     flagged = lasts & repeats & (p_lemon > POSTERIOR_MIN) & (adjusted < ALPHA)
@@ -245,7 +302,7 @@ def _table(
     order = np.lexsort((-counts, -shrunken, ~flagged))[: max(top, int(flagged.sum()))]
     rows = tuple(
         Node(
-            node=int(i),
+            node=int(listed[i]),
             count=int(counts[i]),
             first_half=int(halves[0][i]),
             second_half=int(halves[1][i]),

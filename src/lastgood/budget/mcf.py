@@ -68,7 +68,8 @@ def mean_cumulative(
     """The curve with its bounds.
 
     `node` holds the 0-based node of every event; `nodes` counts all nodes at risk, those without an event included.
-    `enter_h` and `leave_h` (one per node) say when each was at risk; the whole window when left out.
+    `enter_h` and `leave_h` (one per node) say when each was at risk; the whole window when left out, and for the nodes
+    beyond their length.
 
     Assumes: nodes independent of each other; being at risk does not depend on the events to come.
     Source: Lawless and Nadeau (1995); bounds on the logarithm, so that they stay above zero, with the normal quantile,
@@ -85,20 +86,17 @@ def mean_cumulative(
         )
     order = np.argsort(times, kind="stable")
     times, node = times[order], node[order]
-    at = np.unique(times)
-    points = min(POINTS_MAX, max(POINTS_MIN, CELLS_MAX // nodes))
-    if len(at) > points or not len(at) or at[-1] < window_h:
-        at = np.concatenate((at, [window_h]))
-    if len(at) > points:
-        at = np.linspace(window_h / points, window_h, points)
-    if enter_h is None and leave_h is None:
+    known = enter_h if enter_h is not None else leave_h
+    listed = len(np.unique(node)) if known is None else len(known)
+    at = _moments(times, window_h, listed)
+    if known is None:
         value, se = _equal_risk(times, node, nodes, at)
     else:
-        enter = np.zeros(nodes) if enter_h is None else np.asarray(enter_h, dtype=np.float64)
+        enter = np.zeros(listed) if enter_h is None else np.asarray(enter_h, dtype=np.float64)
         leave = (
-            np.full(nodes, window_h) if leave_h is None else np.asarray(leave_h, dtype=np.float64)
+            np.full(listed, window_h) if leave_h is None else np.asarray(leave_h, dtype=np.float64)
         )
-        value, se = _changing_risk(times, node, at, enter, leave)
+        value, se = _changing_risk(times, node, at, enter, leave, rest=nodes - listed)
     lo, hi = _bounds(value, se, nodes, level)
     end = float(value[-1])
     shown = f" ({lo[-1]:.3g} to {hi[-1]:.3g})" if np.isfinite(lo[-1]) else ""
@@ -117,13 +115,28 @@ def mean_cumulative(
     )
 
 
+def _moments(times: np.ndarray, window_h: float, listed: int) -> np.ndarray:
+    """When the curve is computed: at the events, or evenly where these are too many for so many nodes."""
+    import numpy as np
+
+    at = np.unique(times)
+    points = min(POINTS_MAX, max(POINTS_MIN, CELLS_MAX // max(listed, 1)))
+    if len(at) > points or not len(at) or at[-1] < window_h:
+        at = np.concatenate((at, [window_h]))
+    if len(at) > points:
+        at = np.linspace(window_h / points, window_h, points)
+    return at
+
+
 def _equal_risk(times: np.ndarray, node: np.ndarray, nodes: int, at: np.ndarray) -> _Curve:
     """All nodes at risk all the time: the variance is that of the nodes' own counts."""
     import numpy as np
 
-    counts = _per_node(times, node, nodes, at)
-    value = counts.mean(axis=0)
-    squares = ((counts - value) ** 2).sum(axis=0)
+    # Nodes without an event all deviate alike: they are counted, not listed.
+    failed, node = np.unique(node, return_inverse=True)
+    counts = _per_node(times, node, len(failed), at)
+    value = counts.sum(axis=0) / nodes
+    squares = ((counts - value) ** 2).sum(axis=0) + (nodes - len(failed)) * value**2
     return _Curve(value, np.sqrt(squares) / nodes)
 
 
@@ -145,13 +158,23 @@ def _per_node(
 
 
 def _changing_risk(
-    times: np.ndarray, node: np.ndarray, at: np.ndarray, enter: np.ndarray, leave: np.ndarray
+    times: np.ndarray,
+    node: np.ndarray,
+    at: np.ndarray,
+    enter: np.ndarray,
+    leave: np.ndarray,
+    rest: int,
 ) -> _Curve:
-    """Nodes that come and go: each event weighs one over the nodes at risk at its time."""
+    """Nodes that come and go: each event weighs one over the nodes at risk at its time.
+
+    `rest` more nodes are at risk all the time and have no event.
+    """
     import numpy as np
 
-    at_risk = np.searchsorted(np.sort(enter), times, side="right") - np.searchsorted(
-        np.sort(leave), times, side="left"
+    at_risk = (
+        rest
+        + np.searchsorted(np.sort(enter), times, side="right")
+        - np.searchsorted(np.sort(leave), times, side="left")
     )
     at_risk = np.maximum(at_risk, 1)
     value = np.concatenate(([0.0], np.cumsum(1 / at_risk)))[
@@ -164,7 +187,8 @@ def _changing_risk(
     expected = until(np.minimum(at[None, :], leave[:, None])) - until(
         np.minimum(at[None, :], enter[:, None])
     )
-    return _Curve(value, np.sqrt(((own - expected) ** 2).sum(axis=0)))
+    squares = ((own - expected) ** 2).sum(axis=0) + rest * until(at) ** 2
+    return _Curve(value, np.sqrt(squares))
 
 
 def _bounds(value: np.ndarray, se: np.ndarray, nodes: int, level: float) -> Band:

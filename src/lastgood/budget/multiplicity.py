@@ -26,8 +26,10 @@ def holm(p: ArrayLike) -> np.ndarray:
     return _back(np.minimum(raised, 1.0), order)
 
 
-def benjamini_hochberg(p: ArrayLike) -> np.ndarray:
+def benjamini_hochberg(p: ArrayLike, *, tests: int | None = None) -> np.ndarray:
     """Adjusted p values that keep the expected share of false alarms among those called at the level.
+
+    `tests` counts all tests that were made; those that `p` lacks have a p value of 1.
 
     Assumes: independent or positively dependent tests.
     Source: Benjamini and Hochberg (1995).
@@ -36,7 +38,7 @@ def benjamini_hochberg(p: ArrayLike) -> np.ndarray:
 
     p = np.asarray(p, dtype=np.float64)
     order = np.argsort(p, kind="stable")
-    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
+    scaled = p[order] * (len(p) if tests is None else tests) / np.arange(1, len(p) + 1)
     lowered = np.minimum.accumulate(scaled[::-1])[::-1]
     return _back(np.minimum(lowered, 1.0), order)
 

@@ -28,7 +28,7 @@ from lastgood.budget.repair import WEEK_H, Bounces, bounces
 from lastgood.budget.sample import NodeColumns, Sample
 from lastgood.budget.spread import measure_spread
 from lastgood.budget.survival import Durations, durations
-from lastgood.budget.trend import Trend, trend
+from lastgood.budget.trend import Trend, trend, without_verdict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,7 @@ class RateStudy:
     mean_time: Figure | None
     """Exposure per incident (device time, or run time)."""
     fleet_mean_time: Figure | None
-    """Window time per incident, all devices together; the same interval."""
+    """Observed time per incident, all devices together; the same interval."""
     unknown_share: Figure | None
     headline: Headline | None
     """The chosen interval, why, and all others; None when the exposure is unknown."""
@@ -133,6 +133,14 @@ def study(
     nodes = NodeColumns.of(sample, begin)
     chosen = _headline(sample, exposure, nodes, method=method, level=level, seed=seed)
     tested = trend(times, sample.window_h, is_operational=is_operational, spread=spread)
+    slope = fit_power_law(
+        times, sample.window_h, dispersion=spread.index if spread else 1.0, level=level
+    )
+    changes = _changes(times, sample.window_h, exposure if is_operational else None)
+    if why := sample.source_change:
+        tested = without_verdict(tested, why)
+        slope = slope and replace(slope, sentence=_caveat(slope.sentence, why))
+        changes = changes and replace(changes, sentence=_caveat(changes.sentence, why))
     return RateStudy(
         name=sample.name,
         sample=sample,
@@ -142,11 +150,9 @@ def study(
         dispersion=dispersion(times, sample.window_h) if enough else None,
         weekly=_weekly(times, sample.window_h),
         trend=tested,
-        power_law=fit_power_law(
-            times, sample.window_h, dispersion=spread.index if spread else 1.0, level=level
-        ),
+        power_law=slope,
         gaps=gap_shape(times, sample.window_h, level=level),
-        changes=_changes(times, sample.window_h, exposure if is_operational else None),
+        changes=changes,
         **_by_node(sample, nodes, level)._asdict(),
         durations=tuple(
             durations(name, closed, sample.open_h.get(name), level=level)
@@ -218,6 +224,11 @@ def _changes(
     return replace(found, segments=segments, sentence=sentence)
 
 
+def _caveat(sentence: str, why: str) -> str:
+    """The sentence of a fit that would be read as a trend, with what else may be behind it."""
+    return f"{sentence} That may be the records alone: {why}."
+
+
 class _ByNode(NamedTuple):
     """What needs to know the node of an incident."""
 
@@ -236,6 +247,7 @@ def _by_node(sample: Sample, nodes: NodeColumns | None, level: float) -> _ByNode
         begin,
         node,
         window_h=window_h,
+        breaks_h=sample.breaks_h,
         labels=sample.labels,
         label_codes=nodes.labels,
         domains=sample.domains,
@@ -243,7 +255,13 @@ def _by_node(sample: Sample, nodes: NodeColumns | None, level: float) -> _ByNode
     day = week = curve = suspects = None
     if nodes.end_h is not None:
         day, week = bounces(
-            begin, nodes.end_h, node, nodes=nodes.at_risk, window_h=window_h, level=level
+            begin,
+            nodes.end_h,
+            node,
+            nodes=nodes.at_risk,
+            window_h=window_h,
+            breaks_h=sample.breaks_h,
+            level=level,
         )
     if nodes.is_fleet_known:
         curve = mean_cumulative(
@@ -256,22 +274,18 @@ def _by_node(sample: Sample, nodes: NodeColumns | None, level: float) -> _ByNode
             level=level,
         )
     if nodes.is_fleet_known and nodes.at_risk >= NODES_MIN:
-        at_risk_h = _node_exposure(sample, nodes)
+        at_risk_h = _node_exposure(sample)
         suspects = lemons(begin, node, nodes=nodes.at_risk, window_h=window_h, exposure=at_risk_h)
     return _ByNode(together, day, week, curve, suspects)
 
 
-def _node_exposure(sample: Sample, nodes: NodeColumns) -> np.ndarray | None:
+def _node_exposure(sample: Sample) -> np.ndarray | None:
     import numpy as np
 
     if sample.node_enter_h is None and sample.node_leave_h is None:
         return None
-    enter = np.zeros(nodes.at_risk) if sample.node_enter_h is None else sample.node_enter_h
-    leave = (
-        np.full(nodes.at_risk, sample.window_h)
-        if sample.node_leave_h is None
-        else sample.node_leave_h
-    )
+    enter = 0.0 if sample.node_enter_h is None else sample.node_enter_h
+    leave = sample.window_h if sample.node_leave_h is None else sample.node_leave_h
     return np.maximum(leave - enter, 0.0)
 
 

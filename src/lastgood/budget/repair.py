@@ -1,7 +1,7 @@
 """Which repairs did not hold: the share of repaired nodes that fault again soon, against chance.
 
-A repair is an end of a fault at least one horizon before the window's end, so that each had its whole chance to
-fail again. A bounce is a new fault of the same node strictly later and within the horizon. The baseline is what a
+A repair is an end of a fault with a whole observed horizon after it (before the window's end, and before any break in
+observation), so that each had its whole chance to be seen to fail again. A bounce is a new fault of the same node strictly later and within the horizon. The baseline is what a
 node with its average rate would do: mixing up *often repaired* with *badly repaired* is thereby seen.
 
 Source: definition of this project; baseline 1 - exp(-rate x horizon) of a Poisson process per node.
@@ -65,10 +65,14 @@ def bounces(
     *,
     nodes: int,
     window_h: float,
+    breaks_h: tuple[float, ...] = (),
     horizons_h: tuple[float, ...] = (DAY_H, WEEK_H),
     level: float = 0.95,
 ) -> tuple[Bounces, ...]:
     """The bounce rate within each horizon. `end_h` is NaN for a fault that is still open.
+
+    `breaks_h` are the hours at which the clock jumps over unobserved time: a repair whose horizon reaches into it
+    neither held nor bounced, for nobody looked.
 
     Assumes: the end of a fault is the end of its repair; nodes at risk all the time for the baseline.
     Source: definition of this project; binomial interval of Clopper and Pearson (1934).
@@ -80,21 +84,29 @@ def bounces(
     held = time_held(begin, end, node)
     per_hour = len(begin) / max(nodes, 1) / window_h
     return tuple(
-        _within(h, held, per_hour, nodes=nodes, window_h=window_h, level=level) for h in horizons_h
+        _within(h, held, per_hour, stretch_ends_h=(*breaks_h, window_h), level=level)
+        for h in horizons_h
     )
 
 
 def _within(
-    horizon_h: float, held: Held, per_hour: float, *, nodes: int, window_h: float, level: float
+    horizon_h: float,
+    held: Held,
+    per_hour: float,
+    *,
+    stretch_ends_h: tuple[float, ...],
+    level: float,
 ) -> Bounces:
     import numpy as np
 
     # Half a tick of slack: times were rounded to whole ones.
-    is_repair = held.end_h <= window_h - horizon_h + held.tick_h / 2
+    ends = np.asarray(stretch_ends_h)
+    stretch = np.minimum(np.searchsorted(ends, held.end_h - held.tick_h / 2), len(ends) - 1)
+    is_repair = held.end_h <= ends[stretch] - horizon_h + held.tick_h / 2
     is_bounce = is_repair & (held.hours <= horizon_h + held.tick_h / 2)
     repairs, count = int(is_repair.sum()), int(is_bounce.sum())
     baseline = -math.expm1(-per_hour * horizon_h)
-    of_node = np.bincount(held.node[is_bounce], minlength=nodes)
+    of_node = np.bincount(held.node[is_bounce])
     worst = np.argsort(-of_node, kind="stable")[: int((of_node > 0).sum())]
     within = clopper_pearson(count, repairs, level=level) if repairs else None
     return Bounces(

@@ -25,6 +25,11 @@ class Sample:
     """Such as `all`, `fail_stop` or `gpu.memory`."""
     begin_h: np.ndarray
     window_h: float
+    """Observed hours: time that nobody watched is left out of this clock."""
+    breaks_h: tuple[float, ...] = ()
+    """Where this clock jumps over unobserved time: what follows such a moment does not follow it at once."""
+    source_change: str = ""
+    """How the set of sources changes inside the window, in words; empty while it does not. No trend is then told."""
     end_h: np.ndarray | None = None
     """End of each fault; NaN while open. None where ends are not recorded."""
     node: np.ndarray | None = None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import ArrayLike
 
 SHAPE_MIN, SHAPE_MAX = 1e-3, 1e6
 GRID, STEPS = 80, 100
@@ -34,6 +35,17 @@ class GammaPoisson:
     likelihood_ratio: float
 
 
+class Silent(NamedTuple):
+    """Nodes without an event that are only counted: a typed number of nodes may be in the millions."""
+
+    nodes: int = 0
+    exposure: float = 0.0
+    """Of each of them."""
+
+
+NO_SILENT = Silent()
+
+
 class _Profile(NamedTuple):
     """The best rate for one shape."""
 
@@ -41,8 +53,12 @@ class _Profile(NamedTuple):
     log_likelihood: float
 
 
-def fit_gamma_poisson(counts: np.ndarray, exposure: np.ndarray) -> GammaPoisson:
+def fit_gamma_poisson(
+    counts: np.ndarray, exposure: np.ndarray, *, silent: Silent = NO_SILENT
+) -> GammaPoisson:
     """Mean rate and shape by maximum likelihood, with the likelihood ratio against one common rate.
+
+    `silent` nodes are fitted with those of the arrays.
 
     Assumes: rates of nodes drawn from one gamma law, counts Poisson given the rate.
     Source: negative binomial likelihood, Gelman and others (2013) section 2.7; golden section over the log of the
@@ -53,6 +69,9 @@ def fit_gamma_poisson(counts: np.ndarray, exposure: np.ndarray) -> GammaPoisson:
     used = exposure > 0
     # Nodes with the same count and exposure have the same likelihood: one row each.
     rows, weights = np.unique(np.stack((counts[used], exposure[used])), axis=1, return_counts=True)
+    if silent.nodes:
+        rows = np.append(rows, [[0.0], [silent.exposure]], axis=1)
+        weights = np.append(weights, silent.nodes)
     c, e, w = rows[0], rows[1], weights.astype(np.float64)
     pooled = float((w * c).sum() / (w * e).sum())
     lo, hi = math.log(SHAPE_MIN), math.log(SHAPE_MAX)
@@ -95,8 +114,12 @@ def _profile(shape: float, start: float, c: np.ndarray, e: np.ndarray, w: np.nda
     return _Profile(rate, float((w * terms).sum()))
 
 
-def probability_above(limit: float, counts: np.ndarray, exposure: np.ndarray) -> np.ndarray:
+def probability_above(
+    limit: float, counts: np.ndarray, exposure: np.ndarray, *, silent: Silent = NO_SILENT
+) -> np.ndarray:
     """For every node the probability that its rate is above the limit, given its count and all others.
+
+    `silent` nodes are among the others.
 
     Assumes: rates of nodes drawn from one law of any form, counts Poisson given the rate.
     Source: Laird (1978), nonparametric maximum likelihood of a mixing law, stopped early so that it stays smooth.
@@ -104,12 +127,15 @@ def probability_above(limit: float, counts: np.ndarray, exposure: np.ndarray) ->
     import numpy as np
 
     # Exposures within one percent of each other share a row: five thousand nodes that came at five thousand times.
-    at_risk = np.exp(np.rint(np.log(np.maximum(exposure, 1e-300)) / ROUNDED) * ROUNDED)
+    at_risk = _rounded(exposure)
     rows, back, weights = np.unique(
         np.stack((counts, at_risk)), axis=1, return_inverse=True, return_counts=True
     )
+    if silent.nodes:
+        rows = np.append(rows, [[0.0], [float(_rounded(silent.exposure))]], axis=1)
+        weights = np.append(weights, silent.nodes)
     c, e = rows[0][:, None], rows[1][:, None]
-    mean = counts.sum() / exposure.sum()
+    mean = counts.sum() / (exposure.sum() + silent.nodes * silent.exposure)
     highest = max(float((counts / at_risk)[exposure > 0].max()), limit) * 1.5
     grid = np.geomspace(mean / 100, highest, GRID)[None, :]
     logs = c * np.log(grid * e) - grid * e
@@ -122,3 +148,9 @@ def probability_above(limit: float, counts: np.ndarray, exposure: np.ndarray) ->
     joint = likelihood * law
     above = joint[:, grid[0] > limit].sum(axis=1) / joint.sum(axis=1)
     return above[np.ravel(back)]
+
+
+def _rounded(exposure: ArrayLike) -> np.ndarray:
+    import numpy as np
+
+    return np.exp(np.rint(np.log(np.maximum(exposure, 1e-300)) / ROUNDED) * ROUNDED)

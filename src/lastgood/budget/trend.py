@@ -26,6 +26,7 @@ from lastgood.budget.finding import (
     normal_p,
     student_p,
     too_few,
+    without_answer,
 )
 from lastgood.budget.spread import Spread, measure_spread
 
@@ -56,6 +57,8 @@ class Trend:
     truncation: Truncation
     is_operational: bool
     """Tested on cumulative exposure and not on the calendar."""
+    is_untold: bool = False
+    """There are events enough, but what was counted changes inside the window: no verdict, whatever the tests say."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -105,6 +108,25 @@ def trend(
         direction=direction,
         truncation=truncation,
         is_operational=is_operational,
+    )
+
+
+def without_verdict(found: Trend, why: str) -> Trend:
+    """The same tests without a verdict, and with the reason beside each of them; `why` has no full stop."""
+    if found.headline.is_rejected is None:
+        return found
+
+    def told(test: Finding) -> Finding:
+        return replace(test, sentence=f"{test.sentence} No verdict on a trend: {why}.")
+
+    return replace(
+        found,
+        laplace=told(found.laplace),
+        mil_hdbk=told(found.mil_hdbk),
+        lewis_robinson=told(found.lewis_robinson),
+        headline=without_answer(found.headline, f"Could not tell: {why}."),
+        direction=0,
+        is_untold=True,
     )
 
 

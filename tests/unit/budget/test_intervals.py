@@ -206,3 +206,29 @@ class TestTheHeadline:
 def test_impossible_input_is_refused(count, exposure, level):
     with pytest.raises(BadInput):
         garwood(count, exposure, level=level)
+
+
+class TestTheWordsOfAnIntervalBetweenNodes:
+    """They say what the number is: a difference of nodes is not one of times."""
+
+    def test_nodes_that_differ_and_nothing_else(self):
+        random = numpy_stream(3, "words", "nodes")
+        node = np.repeat(np.arange(20), random.poisson(random.gamma(0.5, 20, 20)))
+        found = headline(random.uniform(0, 1000, len(node)), 1000.0, node=node, nodes=20)
+        index = np.bincount(node, minlength=20).var(ddof=1) / (len(node) / 20)
+        assert found.interval.words == f"between nodes, dispersion {index:.1f} over 20 nodes"
+        assert found.choice.endswith("so the interval is one between nodes")
+
+    def test_nodes_that_differ_and_days_on_which_many_fail(self):
+        random = numpy_stream(3, "words", "both")
+        days = np.repeat(random.uniform(0, 1000, 10), 20)
+        node = np.append(random.integers(0, 400, 200), np.repeat(np.arange(10), 12))
+        times = np.append(days, random.uniform(0, 1000, 120))
+        found = headline(times, 1000.0, node=node, nodes=400)
+        between = np.bincount(node, minlength=400).var(ddof=1) / (len(node) / 400)
+        assert found.interval.words.startswith(
+            f"between nodes and over time: dispersion {between:.2f} between 400 nodes, "
+        )
+        assert found.interval.words.endswith(" bins")
+        assert "vary over time beyond that" in found.choice
+        assert found.interval.dispersion > 2 * between

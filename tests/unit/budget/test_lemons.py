@@ -174,3 +174,23 @@ def test_too_few_are_not_judged(events, nodes):
     assert found.unequal.is_rejected is None
     assert found.top == ()
     assert "Too few" in found.sentence
+
+
+def test_nodes_without_a_fault_are_counted_and_give_what_a_list_of_them_gives():
+    times, node = lasting_lemons()
+    counted = lemons(times, node, nodes=150, window_h=WINDOW_H)
+    listed = lemons(times, node, nodes=150, window_h=WINDOW_H, exposure=np.full(150, WINDOW_H))
+    assert [n.node for n in counted.flagged] == [n.node for n in listed.flagged]
+    for a, b in zip(counted.top, listed.top, strict=True):
+        assert (a.node, a.count, a.first_half, a.second_half) == (b.node, b.count, b.first_half, b.second_half)  # fmt: skip
+        assert (a.shrunken_rate, a.p_lemon, a.p_adjusted) == pytest.approx((b.shrunken_rate, b.p_lemon, b.p_adjusted), rel=1e-6)  # fmt: skip
+    assert counted.persistence.statistic == pytest.approx(listed.persistence.statistic)
+    assert counted.likelihood_ratio == pytest.approx(listed.likelihood_ratio)
+    assert counted.dispersion == pytest.approx(listed.dispersion)
+
+
+def test_a_thousand_million_nodes_are_no_list():
+    times, node = lasting_lemons()
+    found = lemons(times, node, nodes=10**9, window_h=WINDOW_H)
+    assert found.nodes == 10**9
+    assert found.persistence.n == len(times)

@@ -108,7 +108,27 @@ def test_a_node_outside_the_fleet_is_refused():
 
 
 def test_very_many_nodes_get_fewer_points():
-    times = np.linspace(0, WINDOW_H, 1000)
-    found = mean_cumulative(times, np.arange(1000), nodes=50_000, window_h=WINDOW_H)
+    times = np.linspace(0, WINDOW_H, 50_000)
+    found = mean_cumulative(times, np.arange(50_000), nodes=50_000, window_h=WINDOW_H)
     assert len(found.times_h) == 80
-    assert found.end == pytest.approx(1000 / 50_000)
+    assert found.end == pytest.approx(1.0)
+
+
+def test_nodes_without_an_event_are_counted_and_not_listed():
+    """Ten thousand million nodes take no longer than ten, and give what a list of them would give."""
+    times, node = np.linspace(1, WINDOW_H, 60), np.arange(60) % 7
+    huge = mean_cumulative(times, node, nodes=10**10, window_h=WINDOW_H)
+    assert huge.end == pytest.approx(60 / 10**10)
+    listed = mean_cumulative(
+        times,
+        node,
+        nodes=50,
+        window_h=WINDOW_H,
+        enter_h=np.zeros(50),
+        leave_h=np.full(50, WINDOW_H),
+    )
+    for part in (10, 50):
+        some = {"enter_h": np.zeros(part), "leave_h": np.full(part, WINDOW_H)} if part < 50 else {}
+        found = mean_cumulative(times, node, nodes=50, window_h=WINDOW_H, **some)
+        assert found.se[-1] == pytest.approx(listed.se[-1])
+        assert found.hi[-1] == pytest.approx(listed.hi[-1])
