@@ -14,6 +14,7 @@ from lastgood.budget.family import Adjusted
 from lastgood.budget.finding import format_p
 from lastgood.budget.trend import Trend
 from lastgood.contract.taxonomy import CauseStatus
+from lastgood.evidence.rates_leads import recent_words, source_words
 from lastgood.evidence.rates_study import BEGIN_TO_END, FleetStudies, GroupedStudies, GroupStudy
 from lastgood.evidence.report import Headline, Words
 
@@ -38,6 +39,11 @@ def fleet_headline(studies: FleetStudies) -> Headline:
         trend = studies.all.trend
         way = {1: "the rate is rising", -1: "the rate is falling", 0: "no trend shown overall"}
         said = "too few to test" if trend.headline.is_rejected is None else way[trend.direction]
+        said = (
+            "no trend can be told, because sources cover different times"
+            if trend.is_untold
+            else said
+        )
         sentence = f"{_incidents(count)}{on} in {span_words(studies)}; {said}."
     return Headline(state="nothing", sentence=sentence)
 
@@ -117,6 +123,7 @@ def _getting_worse(studies: FleetStudies) -> list[str]:
             for row in primary.rows
             if not row.study.trend.direction
             and row.study.trend.laplace.is_rejected
+            and not row.study.trend.is_untold
             and row.group.depth
         ]
         if suspects:
@@ -211,6 +218,7 @@ def _nodes(studies: FleetStudies) -> list[str]:
         sentences.append(
             f"A plain list would have named {study.naive}; {study.persistence.sentence[:1].lower()}{study.persistence.sentence[1:]}"
         )
+    sentences.append(recent_words(studies))
     return sentences
 
 
@@ -243,6 +251,7 @@ def _not_known(studies: FleetStudies, quality_gaps: tuple[str, ...]) -> list[str
         sentences.append(
             "What happened before the first record and after the last: the window is inferred."
         )
+    sentences.append(source_words(studies))
     if records.unread_codes:
         total, kinds = sum(records.unread_codes.values()), len(records.unread_codes)
         verb = "means" if kinds == 1 else "mean"

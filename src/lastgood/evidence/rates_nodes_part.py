@@ -16,6 +16,7 @@ from lastgood.budget.repair import Bounces
 from lastgood.budget.survival import Durations, Percentile
 from lastgood.evidence.rates_answers import chance_caveat, too_few_words
 from lastgood.evidence.rates_charts import node_rank_chart, raster_chart
+from lastgood.evidence.rates_leads import recent_words
 from lastgood.evidence.rates_study import FleetStudies
 from lastgood.evidence.report import Cell, Column, FigureRow, Note, Section, Table, Words
 from lastgood.evidence.wording import instant_text
@@ -178,7 +179,14 @@ def _node_table(studies: FleetStudies) -> Table:
         title="Nodes with the highest shrunken rates",
         columns=columns,
         rows=rows,
-        note=f"Of {study.nodes:,} nodes at risk. P(lemon): probability of more than three times the fleet's rate.",
+        note=" ".join(
+            text
+            for text in (
+                f"Of {study.nodes:,} nodes at risk. P(lemon): probability of more than three times the fleet's rate.",
+                recent_words(studies),
+            )
+            if text
+        ),
     )
 
 

@@ -300,7 +300,11 @@ def trend_table(studies: FleetStudies, grouped: GroupedStudies) -> Table:
     rows, few = [], 0
     for row in _with_all(studies, grouped):
         trend = row.study.trend
-        if trend.headline.is_rejected is None and row.study is not studies.all:
+        if (
+            trend.headline.is_rejected is None
+            and not trend.is_untold
+            and row.study is not studies.all
+        ):
             few += 1
             continue
         own = adjusted.get(row.group.name) if row.group.name != "all" else None
@@ -340,6 +344,8 @@ def trend_word(trend: Trend, own: Adjusted | None) -> str:
 
     `own` is None for the whole fleet, which is one question of its own.
     """
+    if trend.is_untold:
+        return "could not tell"
     if trend.headline.is_rejected is None:
         return "too few"
     word = VERDICTS[trend.direction]

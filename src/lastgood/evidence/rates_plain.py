@@ -23,6 +23,7 @@ def studies_plain(studies: FleetStudies) -> dict[str, Any]:
             "end_us": records.end_us,
             "observed_us": records.observed_us,
             "known": records.window_source,
+            "source_change": records.source_change.sentence if records.source_change else None,
         },
         "layer": whole.sample.layer,
         "rule": records.rule,
@@ -80,6 +81,17 @@ def _nodes(studies: FleetStudies) -> dict[str, Any] | None:
         "after_false_discovery_control": study.controlled,
         "persistence_r": study.persistence.statistic,
         "sentence": study.sentence,
+        "recently_bad": [
+            {
+                "node": studies.node_names[lead.node],
+                "since_us": studies.instant_us(lead.since_h),
+                "count": lead.count,
+                "total": lead.total,
+                "times_fleet": lead.times_fleet,
+                "p_adjusted": lead.p_adjusted,
+            }
+            for lead in study.recent
+        ],
     }
 
 

@@ -8,7 +8,7 @@ leave records give, else what a person typed (then it is assumed), else unknown 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from lastgood.base.errors import BadInput
 from lastgood.base.units import US_PER_DAY, US_PER_H
 from lastgood.budget.operational import ExposureCurve
+from lastgood.evidence.rates_sources import SourceChange, source_change
 from lastgood.ledger.grouping import REPORT_RULE, parse_rule
 from lastgood.ledger.table import Coverage, EventTable, IncidentTable
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 
 INSTANT_US = 1_000_000
+AT_RISK_MAX = 1_000_000_000
+"""A typed number of devices or nodes beyond this is a slip of the keyboard."""
 
 
 class RatesQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,9 +67,11 @@ class FleetRecords:
     """The observed stretches between begin and end; time between them is not observed."""
     window_source: str
     exposure: ExposureCurve | None
-    """None: unknown, and no rate is computed."""
+    """Over the observed hours alone. None: unknown, and no rate is computed."""
     clock: ExposureCurve
-    """What time is counted in: exposure where it changes and is known, else observed hours."""
+    """What time is counted in, over the calendar: exposure where it is known, else observed hours."""
+    observed: ExposureCurve
+    """Observed hours over the calendar: the clock of every study, which stands still where nobody looked."""
     node_count: int | None
     """Nodes at risk; None when nobody said."""
     node_names: tuple[str, ...]
@@ -75,6 +80,8 @@ class FleetRecords:
     """When each node was at risk first and last, where records say so."""
     coverage: tuple[Coverage, ...]
     """What each imported file covers."""
+    source_change: SourceChange | None
+    """The set of sources is not the same throughout; None while it is."""
     rule: str
     question: RatesQuestion
 
@@ -97,6 +104,22 @@ class FleetRecords:
     def observed_us(self) -> int:
         """Observed time between begin and end."""
         return sum(end - begin for begin, end in self.windows)
+
+    def observed_hours(self, t_us: np.ndarray) -> np.ndarray:
+        """Observed hours from the window's begin to these moments; in a hole, those at its edge."""
+        import numpy as np
+
+        # A sum of stretches may differ from the whole in its last digit: no moment lies beyond the end.
+        hours = self.observed.until((t_us - self.begin_us) / US_PER_H)
+        return np.minimum(hours, self.observed.total)
+
+    @property
+    def breaks_h(self) -> tuple[float, ...]:
+        """Where the observed hours jump over a hole."""
+        import numpy as np
+
+        ends = np.array([end_us for _, end_us in self.windows[:-1]], dtype=np.int64)
+        return tuple(self.observed_hours(ends).tolist())
 
 
 def fleet_records(
@@ -123,16 +146,10 @@ def fleet_records(
     inside = _inside(failures.begin_us, windows)
     field = table.take(~table.run.is_one_of(tuple(drilled))) if drilled else table
     steps, by_host = exposure_steps(field, as_of_us=end_us)
-    exposure = _exposure(field, steps, question, windows)
+    over_calendar = _exposure(field, steps, question, windows)
+    observed = _observed_hours(windows)
     counted = failures.take(inside)
-    failed = sorted(counted.host.counts())
-    if question.nodes is not None and question.nodes < len(failed):
-        raise BadInput(
-            "more nodes failed than there are said to be",
-            where="--nodes",
-            found=f"{question.nodes}, and failures on {len(failed)} nodes",
-            needs=f"{len(failed)} or more",
-        )
+    failed = _failed_hosts(counted, question)
     hosts = tuple(by_host) or tuple(failed)
     return FleetRecords(
         incidents=counted,
@@ -145,15 +162,29 @@ def fleet_records(
         end_us=end_us,
         windows=tuple(windows),
         window_source=_window_source(table, seen, question),
-        exposure=exposure,
-        clock=exposure or _observed_hours(windows),
+        exposure=None if over_calendar is None else _without_holes(over_calendar, observed),
+        clock=over_calendar or observed,
+        observed=observed,
         node_count=question.nodes or (len(by_host) or None),
         node_names=hosts,
         node_times={name: _span_of(own, end_us) for name, own in by_host.items()},
         coverage=table.coverage,
+        source_change=source_change(table.coverage, windows),
         rule=str(rule),
         question=question,
     )
+
+
+def _failed_hosts(counted: IncidentTable, question: RatesQuestion) -> list[str]:
+    failed = sorted(counted.host.counts())
+    if question.nodes is not None and question.nodes < len(failed):
+        raise BadInput(
+            "more nodes failed than there are said to be",
+            where="--nodes",
+            found=f"{question.nodes}, and failures on {len(failed)} nodes",
+            needs=f"{len(failed)} or more",
+        )
+    return failed
 
 
 def _span_of(steps: Steps, end_us: int) -> tuple[int, int]:
@@ -238,6 +269,13 @@ def _exposure(
             raise BadInput(
                 "a fleet has at least one", where=name, found=str(value), needs="more than 0"
             )
+        if value is not None and value > AT_RISK_MAX:
+            raise BadInput(
+                "no fleet is that large",
+                where=name,
+                found=f"{value:,}" if value < 10**15 else "a number of 16 digits or more",
+                needs=f"at most {AT_RISK_MAX:,}",
+            )
     if windows[-1][1] - windows[0][0] <= INSTANT_US:
         return None
     if question.devices is not None:
@@ -303,6 +341,19 @@ def _observed_hours(windows: Sequence[tuple[int, int]]) -> ExposureCurve:
     edges = np.array([windows[0][0], windows[-1][1]], dtype=np.int64)
     return _at_risk(
         *_with_holes(edges, np.ones(1), windows), unit="h", source="observed time, per fleet"
+    )
+
+
+def _without_holes(curve: ExposureCurve, observed: ExposureCurve) -> ExposureCurve:
+    """The same exposure on the observed hours: a constant count is then constant, and no week is empty."""
+    import numpy as np
+
+    edges = observed.until(curve.edges_h)
+    lasts = np.diff(edges) > 0
+    return replace(
+        curve,
+        edges_h=np.concatenate((edges[:1], edges[1:][lasts])),
+        devices=curve.devices[lasts],
     )
 
 

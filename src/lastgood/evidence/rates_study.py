@@ -1,7 +1,7 @@
 """From the records of a fleet to its studies: one for all incidents, one for each group of each table.
 
-A study needs columns in hours and nodes as numbers; this is where words become numbers and times become hours. Where
-exposure is unknown and the records have holes, time runs on the observed hours alone, so that a hole is no quiet spell.
+A study needs columns in hours and nodes as numbers; this is where words become numbers and times become hours. Hours
+are observed hours throughout: a hole in the records is no quiet spell, and it takes part in no mean, week or chance.
 """
 
 from __future__ import annotations
@@ -75,14 +75,17 @@ class FleetStudies:
         return next((by_name[b] for b in ("label", "cause", "class") if b in by_name), None)
 
     def instant_us(self, hours: float) -> int:
-        """The moment of an hour of the studies: they leave holes in the records out where exposure is unknown."""
+        """The moment of an hour of the studies, which leave holes in the records out."""
         import numpy as np
 
-        records = self.records
-        if not _is_calendar(records):
-            edges = records.clock.edges_h
-            hours = float(np.interp(hours, records.clock.until(edges), edges))
-        return records.begin_us + round(hours * US_PER_H)
+        records, begin_h = self.records, self.all.sample.begin_h
+        # The begin of an incident is told exactly, also where a hole makes two moments one hour.
+        at = int(np.searchsorted(begin_h, hours))
+        if at < len(begin_h) and begin_h[at] == hours:
+            return int(records.incidents.begin_us[at])
+        edges = records.observed.edges_h
+        calendar = float(np.interp(hours, records.observed.until(edges), edges))
+        return records.begin_us + round(calendar * US_PER_H)
 
     def by(self, name: str) -> GroupedStudies | None:
         """The table of this grouping, if it was made."""
@@ -114,17 +117,25 @@ class _Columns:
 
         incidents = records.incidents
         self.records = records
-        self.begin_h, self.window_h = _hours(records, incidents.begin_us), _window_h(records)
+        self.begin_h = records.observed_hours(incidents.begin_us)
+        self.window_h, self.breaks_h = records.observed.total, records.breaks_h
         is_open = incidents.is_open | (incidents.end_us > records.end_us)
         end_us = np.where(is_open, records.end_us, incidents.end_us)
-        ends = _hours(records, end_us)
+        ends = records.observed_hours(end_us)
         # One closed incident shows that ends are recorded; none at all may mean that nobody writes them.
         self.end_h = np.where(is_open, np.nan, ends) if (~is_open).any() else None
         is_waiting = is_open & incidents.is_interval  # a single signal has no end to wait for
-        self.open_age_h = np.where(is_waiting, self.window_h - self.begin_h, np.nan)
+        # How long it took is what the calendar says; one that is open was seen to be so until nobody looked any more.
+        self.lasted_h = np.where(is_open, np.nan, (end_us - incidents.begin_us) / US_PER_H)
+        seen_us = _end_of_stretch(records, incidents.begin_us)
+        self.open_age_h = np.where(is_waiting, (seen_us - incidents.begin_us) / US_PER_H, np.nan)
         self.is_unknown = incidents.cause.is_one_of([UNKNOWN]) | (incidents.cause.codes < 0)
         self.is_unknown |= incidents.cause_status.is_one_of([UNKNOWN])
         self.node_names, self.node = _nodes(records)
+        change = records.source_change
+        self.source_change = change.sentence if change else ""
+        typed = records.question.nodes or 0
+        self.node_count = None if records.node_count is None else max(typed, len(self.node_names))
         self.enter_h, self.leave_h = _at_risk_times(records, self.node_names)
         self.domain_names, self.domains = _shared_domains(
             incidents, self.node, len(self.node_names)
@@ -156,8 +167,10 @@ class _Columns:
             name=name,
             begin_h=self.begin_h[rows],
             window_h=self.window_h,
-            node=self.node[rows] if records.node_count is not None else None,
-            nodes_at_risk=len(self.node_names) if records.node_count is not None else None,
+            breaks_h=self.breaks_h,
+            source_change=self.source_change,
+            node=self.node[rows] if self.node_count is not None else None,
+            nodes_at_risk=self.node_count,
             node_enter_h=self.enter_h,
             node_leave_h=self.leave_h,
             unknown_causes=int(self.is_unknown[rows].sum()),
@@ -176,10 +189,12 @@ class _Columns:
             name=name,
             begin_h=self.begin_h,
             window_h=self.window_h,
+            breaks_h=self.breaks_h,
+            source_change=self.source_change,
             end_h=self.end_h,
             node=self.node if (self.node >= 0).any() else None,
             node_names=self.node_names,
-            nodes_at_risk=len(self.node_names) if records.node_count is not None else None,
+            nodes_at_risk=self.node_count,
             node_enter_h=self.enter_h,
             node_leave_h=self.leave_h,
             labels=label.names,
@@ -212,30 +227,24 @@ class _Columns:
                 closed[name] = np.maximum(values[known], 0) / US_PER_H
                 still[name] = ages[~known & np.isfinite(ages)]
         if self.end_h is not None:
-            lasted = self.end_h - self.begin_h
+            lasted = self.lasted_h
             closed[BEGIN_TO_END] = np.maximum(lasted[np.isfinite(lasted)], 0.0)
             still[BEGIN_TO_END] = ages[np.isfinite(ages)]
         return closed, still
 
 
-def _hours(records: FleetRecords, t_us: np.ndarray) -> np.ndarray:
-    hours = (t_us - records.begin_us) / US_PER_H
-    return hours if _is_calendar(records) else records.clock.until(hours)
+def _end_of_stretch(records: FleetRecords, t_us: np.ndarray) -> np.ndarray:
+    """When the observed stretch of each moment ends: what began in it was not watched any longer."""
+    import numpy as np
 
-
-def _window_h(records: FleetRecords) -> float:
-    return records.window_h if _is_calendar(records) else records.clock.total
-
-
-def _is_calendar(records: FleetRecords) -> bool:
-    """True when hours are those of the calendar; an exposure has its own way to leave holes out."""
-    return records.exposure is not None or len(records.windows) == 1
+    ends = np.array([end_us for _, end_us in records.windows], dtype=np.int64)
+    return ends[np.minimum(np.searchsorted(ends, t_us), len(ends) - 1)]
 
 
 def _nodes(records: FleetRecords) -> tuple[tuple[str, ...], np.ndarray]:
-    """Names of all nodes, and the node number of each incident (-1 where none is named).
+    """Names of the nodes that have one, and the node number of each incident (-1 where none is named).
 
-    A typed number of nodes beyond those that are known by name adds nodes without a name and without an incident.
+    A typed number of nodes beyond these adds nodes without a name and without an incident: they are only counted.
     """
     import numpy as np
 
@@ -243,8 +252,6 @@ def _nodes(records: FleetRecords) -> tuple[tuple[str, ...], np.ndarray]:
     failed = sorted(host.counts())
     known = list(records.node_names)
     names = known + sorted(set(failed) - set(known))
-    if records.question.nodes is not None:
-        names += [f"(node {i} without an incident)" for i in range(len(names), records.question.nodes)]  # fmt: skip
     place = {name: i for i, name in enumerate(names)}
     number = np.array([place.get(name, -1) for name in host.names] + [-1], dtype=np.int64)
     return tuple(names), number[host.codes]
@@ -258,13 +265,10 @@ def _at_risk_times(
 
     if not records.node_times:
         return None, None
-    enter, leave = np.zeros(len(names)), np.full(len(names), records.window_h)
-    for i, name in enumerate(names):
-        if name in records.node_times:
-            first_us, last_us = records.node_times[name]
-            enter[i] = max(0.0, (first_us - records.begin_us) / US_PER_H)
-            leave[i] = min(records.window_h, (last_us - records.begin_us) / US_PER_H)
-    if (enter <= 0).all() and (leave >= records.window_h).all():
+    all_the_time = (records.begin_us, records.end_us)
+    times_us = np.array([records.node_times.get(name, all_the_time) for name in names])
+    enter, leave = (records.observed_hours(times_us[:, i]) for i in (0, 1))
+    if (enter <= 0).all() and (leave >= records.observed.total).all():
         return None, None
     return enter, np.maximum(leave, enter)
 

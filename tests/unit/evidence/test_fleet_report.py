@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from lastgood.base.canonical import canonical_bytes
+from lastgood.base.errors import BadInput
 from lastgood.evidence.chart_files import charts_in
 from lastgood.evidence.rates_answers import QUESTIONS
 from lastgood.evidence.rates_charts import CELLS, cumulative_chart, raster_chart
@@ -361,3 +362,35 @@ def test_a_hostile_name_in_a_log_cannot_become_markup_or_a_control_sequence(fold
     print_report(report, Console(file=out, width=80, highlight=False, markup=False))
     assert "\x1b" not in out.getvalue()
     assert "[bold]" in out.getvalue()
+
+
+def test_three_million_nodes_take_no_longer_than_forty(ledger):
+    """The nodes without an incident are a number, not a list: no name and no row is made of them."""
+    part_of = fleet_part(ledger, RatesQuestion(nodes=3_000_000))
+    assert part_of.studies.all.lemons.nodes == part_of.studies.all.mcf.nodes == 3_000_000
+    assert len(part_of.studies.node_names) <= made.NODES
+    assert part_of.studies.all.exposure.total == 3_000_000 * 2400
+
+
+@pytest.mark.parametrize("value", [10**9 + 1, 10**20])
+@pytest.mark.parametrize("option", ["nodes", "devices"])
+def test_a_number_that_no_fleet_has_is_refused(ledger, option, value):
+    with pytest.raises(BadInput, match=r"no fleet is that large.*at most 1,000,000,000") as found:
+        fleet_part(ledger, RatesQuestion(**{option: value}))
+    assert found.value.exit_code == 2
+
+
+def test_a_node_that_became_bad_is_said_with_the_date_to_ask_again_from(folder):
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    for i in range(80):
+        fleet.fault(0.1 + 1.24 * i, made.host(i % 39), "host.os")
+    for i in range(14):
+        fleet.fault(70 + 2.1 * i, made.host(39), "gpu.memory")
+    found = fleet_part(fleet.write(folder / "late.db"), RatesQuestion(nodes=40))
+    said = answers(found.section)["Which nodes to pull?"]
+    assert "Pull:" not in said
+    assert f"{made.host(39)} had all 14 of its faults since 2024-01-20" in said
+    assert "ask again with --since 2024-01-20." in said
+    table = next(t for t in part(found.section, "nodes").tables if t.name == "nodes")
+    assert "ask again with --since 2024-01-20." in table.note
