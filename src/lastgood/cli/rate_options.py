@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 METHODS = ("auto", "exact", "quasi-poisson", "block-bootstrap", "by-node")
 _OPTIONS = (
-    click.option("--devices", type=int, metavar="N", help="Accelerators at risk, when no record says so; the rate is then assumed."),
-    click.option("--nodes", type=int, metavar="N", help="Nodes at risk, those without a failure included."),
+    click.option("--devices", type=int, metavar="N", help="Accelerators at risk, when no record says so; the rate is then assumed. Refused when records say otherwise."),
+    click.option("--nodes", type=int, metavar="N", help="Nodes at risk, those without a failure included. Refused when records say otherwise."),
     click.option("--group", metavar="RULE", help="The grouping rule, such as gap:10min@host or links+merge:30min@site."),
     click.option("--interval", "interval_method", type=click.Choice(METHODS), default="auto", show_default=True, help="Fix the method of the interval in advance; auto lets a test choose."),
     click.option("--since", metavar="TIME", help="Count from this time on (ISO 8601, UTC unless it says otherwise)."),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.evidence.drilled_runs import drilled_runs
+from lastgood.evidence.exposure_basis import one_exposure, refuse_contradiction, with_source
 from lastgood.evidence.rates_answers import fleet_answers, fleet_headline
 from lastgood.evidence.rates_charts import (
     cumulative_chart,
@@ -105,6 +106,9 @@ def read_records(
 
     `mappings` (name -> file) reads the codes of the events through other tables than those of their import; nothing is
     written.
+
+    Raises:
+        BadInput: the question names devices or nodes that the records contradict.
     """
     from lastgood.ledger.columns import read_events
     from lastgood.ledger.columns_remap import remap_table
@@ -114,7 +118,11 @@ def read_records(
     for name, file in (mappings or {}).items():
         table = remap_table(table, load_mapping(name, file))
     stored = None if path.is_dir() else path
-    return fleet_records(table, question, drilled=drilled_runs(table, stored))
+    drilled = drilled_runs(table, stored)
+    one = one_exposure(table, drilled=drilled)
+    records = fleet_records(one.table, question, drilled=drilled)
+    refuse_contradiction(records, one)
+    return with_source(records, one)
 
 
 def fleet_section(studies: FleetStudies, files: Sequence[ImportedFile]) -> Section:
