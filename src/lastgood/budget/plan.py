@@ -145,7 +145,6 @@ def make_plan(
     first_figure, refused = _first_figure(scenario, first)
     best = exact_work(regime)
     low, high = plateau(best, regime)
-    round_work = round_within(best, low, high)
     today = None
     if scenario.has("interval"):
         today = _at(scenario, samples, rule, scenario.figure("interval"))
@@ -166,17 +165,25 @@ def make_plan(
             _edge(scenario, "plateau from", low),
             _edge(scenario, "plateau to", high),
         ),
-        best_work=work_figure(scenario, samples, IntervalRule.EXACT, best),
-        round_work=share_figure(
-            scenario, "round interval", round_work, source="a round value of the plateau", unit="us"
-        ),
-        round_useful=useful_figure(
-            scenario, samples, round_work, name="useful fraction, round interval"
-        ),
+        **_best(scenario, samples, best=best, round_work=round_within(best, low, high)),
         today=today,
         checks=check_plan(scenario, work=work, budget=budget, first=first),
         curve=_curve(scenario, samples, work) if with_curve else (),
     )
+
+
+def _best(
+    scenario: Scenario, samples: Samples, *, best: float, round_work: float
+) -> dict[str, Figure]:
+    """The exact optimum, the round value beside it, and what that one is worth."""
+    name, source = "round interval", "a round value of the plateau"
+    return {
+        "best_work": work_figure(scenario, samples, IntervalRule.EXACT, best),
+        "round_work": share_figure(scenario, name, round_work, source=source, unit="us"),
+        "round_useful": useful_figure(
+            scenario, samples, round_work, name="useful fraction, round interval"
+        ),
+    }
 
 
 def parts_of(scenario: Scenario) -> list[Figure]:

@@ -77,8 +77,10 @@ def project_mean_time(
     accepted: Sequence[str] = (),
     back_tests: Sequence[BackTest] = (),
     no_back_test: str = "the records hold one size only",
+    where: str = "--devices",
+    consent: str = f"--accept {ACCEPT_EXTRAPOLATION} to take it all the same",
 ) -> Projection:
-    """Carry a rate to this number of devices.
+    """Carry a rate to this number of devices, which came from `where`; `consent` is how to insist.
 
     Raises:
         Refused: see the module's text; the message says what would be needed.
@@ -90,10 +92,10 @@ def project_mean_time(
     if factor > FACTOR_MAX and ACCEPT_EXTRAPOLATION not in accepted:
         raise Refused(
             "this leaves what was observed too far behind",
-            where=f"--devices {devices:g}",
-            found=f"a factor of {format_number(factor)} beyond {_sizes(source)} of the source",
+            where=where,
+            found=f"{devices:,.0f} devices, a factor of {format_number(factor)} beyond {_sizes(source)} of the source",
             needs=f"at most {FACTOR_MAX:g} times",
-            next=f"--accept {ACCEPT_EXTRAPOLATION} to take it all the same",
+            next=consent,
         )
     return Projection(
         mean_time=_projected(source, devices, factor),

@@ -163,8 +163,8 @@ class Scenario:
             is_recovery_exposed=bool(self.value("recovery_exposed")),
         )
 
-    def require(self, names: Iterable[str] = REQUIRED) -> None:
-        """Raise `Problems` with every needed input that nobody gave."""
+    def require(self, names: Iterable[str] = REQUIRED, *, is_file: bool = False) -> None:
+        """Raise `Problems` with every needed input that nobody gave; `is_file`: a file is the only place for it."""
         missing = [name for name in names if not self.has(name)]
         if missing:
             raise Problems(
@@ -172,7 +172,9 @@ class Scenario:
                     what=f"{name} is not given",
                     where=self.name,
                     needs=f"the {QUANTITIES[name].title}",
-                    next=f"write --{name.replace('_', '-')} {_example(name)}",
+                    next=f"write {name}: {_example(name)} under spec:"
+                    if is_file
+                    else f"write --{name.replace('_', '-')} {_example(name)}",
                 )
                 for name in missing
             )

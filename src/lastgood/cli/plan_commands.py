@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lastgood.evidence.report import Section
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
+DEVICES_MAX = 1_000_000_000
 RULES = ("exact", "daly", "daly-first-order", "young", "young-period")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -163,7 +164,11 @@ def what_if(
 @click.command(context_settings=CONTEXT)
 @click.argument("scenario", required=False, type=click.Path(path_type=Path), metavar="[SCENARIO]")
 @click.option(
-    "--devices", required=True, type=click.IntRange(1), metavar="N", help="Devices to project to."
+    "--devices",
+    required=True,
+    type=click.IntRange(1, DEVICES_MAX),
+    metavar="N",
+    help="Devices to project to.",
 )
 @click.option(
     "--ledger",
@@ -180,7 +185,7 @@ def what_if(
 @click.option("--window", metavar="DURATION", help="in this window,")
 @click.option(
     "--source-devices",
-    type=click.IntRange(1),
+    type=click.IntRange(1, DEVICES_MAX),
     metavar="N",
     help="while this many devices were at risk.",
 )

@@ -15,6 +15,7 @@ import click
 from lastgood.base.errors import BadInput
 
 if TYPE_CHECKING:
+    from lastgood.base.figures import Figure
     from lastgood.budget.scenario import Scenario
     from lastgood.evidence.plan_records import LedgerInputs
     from lastgood.evidence.rates_records import RatesQuestion
@@ -147,7 +148,7 @@ def gather(
         Problems, BadInput: something that a person wrote cannot be used.
         Refused: the rate of a ledger would have to be scaled without a known exposure.
     """
-    from lastgood.budget.scenario import Scenario, read_value
+    from lastgood.budget.scenario import Scenario
 
     made = Scenario()
     records = None
@@ -168,22 +169,9 @@ def gather(
 
         made = _over(made, load_scenario(scenario))
         arguments.insert(0, str(scenario))
-    typed = {}
-    options = {}
-    for name, text in flags.items():
-        if text is not None:
-            options[name] = option = f"--{name.replace('_', '-')}"
-            typed[name] = read_value(name, text, where=option)
-            arguments += [option, text]
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals:
-            raise BadInput(
-                "not a setting", where=f"--set {setting}", found=setting, needs="NAME=VALUE"
-            )
-        figure = read_value(name.strip(), text.strip(), where=f"--set {setting}")
-        typed[figure.name], options[figure.name] = figure, f"--set {setting}"
-        arguments += ["--set", setting]
+    typed, options = _typed(flags, settings)
+    for option, text in options.values():
+        arguments += [option, text]
     made = made.with_given(typed)
     mean = made.given.get("mtti")
     is_own = records is not None and mean is not None and mean is records.scenario.given.get("mtti")
@@ -196,8 +184,37 @@ def gather(
         ledger=records,
         is_rate_of_ledger=is_own,
         arguments=tuple(arguments),
-        typed=options,
+        typed={name: _told(*given) for name, given in options.items()},
     )
+
+
+def _typed(
+    flags: dict[str, str | None], settings: Sequence[str]
+) -> tuple[dict[str, Figure], dict[str, tuple[str, str]]]:
+    """What was typed: the inputs, and the option and its text for each of them; a later one replaces an earlier."""
+    from lastgood.budget.scenario import quantity_of, read_value
+
+    asked: dict[str, tuple[str, str, str]] = {
+        name: (f"--{name.replace('_', '-')}", text, text)
+        for name, text in flags.items()
+        if text is not None
+    }
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        where = f"--set {setting}"
+        if not equals:
+            raise BadInput("not a setting", where=where, found=setting, needs="NAME=VALUE")
+        asked[quantity_of(name.strip(), where=where).name] = ("--set", setting, text.strip())
+    figures = {
+        name: read_value(name, text, where=_told(option, written))
+        for name, (option, written, text) in asked.items()
+    }
+    return figures, {name: (option, written) for name, (option, written, _) in asked.items()}
+
+
+def _told(option: str, written: str) -> str:
+    """An option as a message names it."""
+    return f"{option} {written}" if option == "--set" else option
 
 
 @contextmanager
@@ -241,7 +258,12 @@ def _scaled(scenario: Scenario, records: LedgerInputs) -> Scenario:
     source = rate_source(records.records, injected_count=records.injected_count)
     if source.devices_min == source.devices_max == devices:
         return scenario
-    projection = project_mean_time(source, devices=devices)
+    projection = project_mean_time(
+        source,
+        devices=devices,
+        where=scenario.figure("devices").source,
+        consent="lastgood project --accept extrapolation, and give what it prints as --mtti",
+    )
     return scenario.with_given({"mtti": projection.mean_time})
 
 

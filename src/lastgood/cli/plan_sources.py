@@ -116,7 +116,9 @@ def _of_ledger(ledger: Path, source_devices: int | None, question: RatesQuestion
 
     with spinner("reading the ledger"):
         found = ledger_inputs(ledger, question)
-    source = rate_source(found.records, injected_count=found.injected_count)
+    source = rate_source(
+        found.records, injected_count=found.injected_count, option="--source-devices"
+    )
     assert found.records is not None
     tests, reason = back_tests(found.records)
     devices = ("--source-devices", str(source_devices)) if source_devices else ()
@@ -137,7 +139,7 @@ def _of_scenario(path: Path, source_devices: int | None) -> FoundSource:
     from lastgood.budget.scenario_file import load_scenario
 
     scenario = load_scenario(path)
-    scenario.require(("mtti",))
+    scenario.require(("mtti",), is_file=True)
     mean = scenario.figure("mtti")
     if source_devices is None and not scenario.has("devices"):
         raise Refused(

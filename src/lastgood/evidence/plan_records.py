@@ -152,8 +152,12 @@ def _stops(records: FleetRecords) -> dict[str, Figure]:
 # --- projection --------------------------------------------------------------------------------------------
 
 
-def rate_source(records: FleetRecords | None, *, injected_count: int = 0) -> RateSource:
+def rate_source(
+    records: FleetRecords | None, *, injected_count: int = 0, option: str | None = None
+) -> RateSource:
     """The ledger's rate as something that can be projected.
+
+    `option` is what a person types for the number of devices at risk, where there is such an option.
 
     Raises:
         Refused: no failures in the field, or nobody knows how many devices were at risk.
@@ -172,7 +176,7 @@ def rate_source(records: FleetRecords | None, *, injected_count: int = 0) -> Rat
             "a count without exposure gives no law per device",
             found=f"{count} failures and no number of devices at risk",
             needs="join and leave records, or the number of devices",
-            next="give --source-devices",
+            next=f"give {option}" if option else "lastgood project takes it: --source-devices N",
         )
     mean, _, _ = mean_time(records)
     if exposure.is_assumed:
@@ -183,13 +187,15 @@ def rate_source(records: FleetRecords | None, *, injected_count: int = 0) -> Rat
     devices = exposure.total / observed_h
     low, high = float(at_risk.min()), float(at_risk.max())
     sizes = f"{low:,.0f} to {high:,.0f}" if low < high else f"{high:,.0f}"
+    typed = records.question.devices
+    told = exposure.source if typed is None or option is None else f"{option} {typed}"
     return RateSource(
         mean_time=mean,
         devices=devices,
         devices_min=low,
         devices_max=high,
         window=f"{format_number(days)} d on {sizes} devices",
-        exposure=f"{exposure.total:,.0f} device-h, {exposure.source}",
+        exposure=f"{exposure.total:,.0f} device-h, {told}",
     )
 
 
@@ -207,6 +213,7 @@ def back_tests(records: FleetRecords) -> tuple[tuple[BackTest, ...], str]:
     exposure = records.exposure
     if exposure is None or exposure.is_constant:
         return (), "the records hold one size only"
+    exposure = records.clock  # over the calendar, as the hours of the incidents are
     hours = np.diff(exposure.edges_h)
     devices = np.asarray(exposure.devices)
     order = np.argsort(devices, kind="stable")

@@ -322,6 +322,41 @@ def test_what_is_no_rate_or_too_far_is_refused(
     assert said in result.stderr
 
 
+def test_a_projection_names_the_option_that_was_typed(cli, tmp_path):
+    ledger = made.fleet().write(tmp_path / "bare.db")
+    text = words(
+        cli("project", "--ledger", ledger, "--source-devices", "3200", "--devices", "1024")
+    )
+    assert "device-h, --source-devices 3200" in text
+    assert "--devices 3200" not in text.replace("--source-devices 3200", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said", "unsaid"),
+    [
+        (("project", "--ledger", "bare.db", "--devices", "64"), 3, "give --source-devices", "lastgood project"),
+        (("plan", "--ledger", "bare.db", "--checkpoint-cost", "1min", "--devices", "64"), 3, "lastgood project takes it: --source-devices N", "give --source"),
+        (("project", "no-mean.yaml", "--devices", "64"), 2, "write mtti: 3.09h under spec:", "--mtti"),
+        (("project", "--preset", "llama3", "--devices", "1000000"), 3, "1,000,000 devices, a factor of 61", "1e+06"),
+        (("plan", "--ledger", "fleet.db", "--checkpoint-cost", "1min", "--devices", "9000"), 3, "lastgood project --accept extrapolation", "one of"),
+        (("plan", "far.yaml", "--ledger", "fleet.db"), 3, "far.yaml:4", "--devices"),
+    ],
+)  # fmt: skip
+def test_a_message_names_an_option_only_where_there_is_one(
+    cli, tmp_path, monkeypatch, arguments, exit_code, said, unsaid
+):
+    monkeypatch.chdir(tmp_path)
+    made.fleet().write(tmp_path / "bare.db")
+    growing().write(tmp_path / "fleet.db")
+    head = "apiVersion: lastgood.dev/v1\nkind: PlanScenario\nspec:\n"
+    (tmp_path / "no-mean.yaml").write_text(f"{head}  devices: 64\n")
+    (tmp_path / "far.yaml").write_text(f"{head}  devices: 9000\n  checkpoint_cost: 1min\n")
+    result = cli(*arguments)
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert said in result.stderr
+    assert unsaid not in result.stderr
+
+
 def test_the_source_chapter_is_printed_beside_the_exact_numbers(cli):
     result = cli("reproduce", "chapter")
     assert result.exit_code == 0
