@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 from lastgood.contract.taxonomy import Cause, EventKind, FailureClass
 from lastgood.ledger.event import Event
 from lastgood.ledger.importers.cause_words import class_of, find_word
-from lastgood.ledger.importers.handkept_entries import UNIT, read_entries, shape_of
+from lastgood.ledger.importers.handkept_entries import (
+    LINES_LOOKED_AT,
+    UNIT,
+    has_other_shapes,
+    read_entries,
+    shape_of,
+)
+from lastgood.ledger.importers.handkept_mixed import RESTATED, is_dated
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
 from lastgood.ledger.importers.people_times import (
     is_missing,
@@ -61,6 +68,10 @@ class HandkeptImporter:
         """An opening event for each entry, and a closing one where a stop is written down."""
         text = source.head.decode(errors="replace")
         shape = shape_of(text)
+        if shape == "csv" and has_other_shapes(text):
+            shape = "mixed"
+        if shape is None and any(map(is_dated, text.splitlines()[:LINES_LOOKED_AT])):
+            shape = "mixed"
         if shape is None:
             raise RowProblem(
                 "no entry with a start and a what", "a Markdown table or list, CSV, or a YAML list"
@@ -97,6 +108,9 @@ class _Parser:
         entry = row.value
         if entry is None:
             self._context.ignore(row, "headings, rules and prose between the entries")
+            return
+        if entry == RESTATED:
+            self._context.ignore(row, RESTATED)
             return
         if not entry:
             self._context.ignore(row, "empty entries")

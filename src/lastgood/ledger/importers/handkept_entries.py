@@ -39,7 +39,7 @@ CHUNK_LINES_MAX = 2_000
 """Lines of one entry of a YAML list, or of one item of a Markdown list."""
 CHUNK_BYTES_MAX = 128 * 1024
 
-_BULLET = re.compile(r"(\s{0,8})(?:[-*+]|\d{1,4}[.)])\s+(\S.*)")
+BULLET = re.compile(r"(\s{0,8})(?:[-*+]|\d{1,4}[.)])\s+(\S.*)")
 _CLOCK = r"\d{1,2}:\d\d(?::\d\d)?"
 _DAY = (
     r"(?:\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}\.\d{1,2}\.\d{4}|\d{1,2}/\d{1,2}/\d{4}"
@@ -58,9 +58,9 @@ _LENGTH = re.compile(
     rf"\(\s*(?:~|approx\.?|about)?\s*({_AMOUNT}(?:,?\s?{_AMOUNT}){{0,3}})\s*\)\s*[:,;|–—\-]*\s*",
     re.IGNORECASE,
 )
-_KEY = re.compile(r"\s{0,8}([A-Za-z][A-Za-z _\-]{0,30}):(?:\s+(\S.*))?\s*")
-_HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.+)")
-_RULE = re.compile(r"\|?\s*:?-{1,}:?\s*(?:\|\s*:?-{1,}:?\s*)*\|?")
+KEY = re.compile(r"\s{0,8}([A-Za-z][A-Za-z _\-]{0,30}):(?:\s+(\S.*))?\s*")
+HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.+)")
+RULE = re.compile(r"\|?\s*:?-{1,}:?\s*(?:\|\s*:?-{1,}:?\s*)*\|?")
 _CAUSE = re.compile(r"\(?\b(?:root )?cause\s*[:=]\s*([^.;)\n]{1,200})\)?", re.IGNORECASE)
 _YAML_ITEM = re.compile(r"(\s*)-\s+(?:\S.*)?$|(\s*)-\s*$")
 _NOT_AN_ENTRY = None
@@ -76,27 +76,41 @@ def shape_of(text: str) -> str | None:
     """`table`, `yaml`, `csv`, `block` or `list`: how the entries of this log are written; None when there are none."""
     lines = [line for line in text.splitlines()[:LINES_LOOKED_AT] if line.strip()]
     for line, below in pairwise(lines):
-        if "|" in line and _RULE.fullmatch(below.strip()) and _is_header(_cells(line)):
+        if "|" in line and RULE.fullmatch(below.strip()) and is_header(cells(line)):
             return "table"
     for line in lines:
         key = re.match(r"\s*-\s+([A-Za-z ]{2,20})\s*:(?:\s|$)", line)
         if key is not None and field_of(key[1]) in {"start", "date", "what"}:
             return "yaml"
-    if lines and _is_header(re.split(r"[,;\t]", lines[0])):
+    if lines and is_header(re.split(r"[,;\t]", lines[0])):
         return "csv"
     if any(_is_start(line) for line in lines):
         return "block"
-    bullets = [match for line in lines if (match := _BULLET.fullmatch(line)) is not None]
-    return "list" if any(_RANGE.match(_plain(match[2])) for match in bullets) else None
+    bullets = [match for line in lines if (match := BULLET.fullmatch(line)) is not None]
+    return "list" if any(_RANGE.match(plain(match[2])) for match in bullets) else None
+
+
+def has_other_shapes(text: str) -> bool:
+    """True when a log that begins as CSV goes on as something else."""
+    header, *lines = [line for line in text.splitlines()[:LINES_LOOKED_AT] if line.strip()]
+    delimiter = next((sign for sign in ",;\t" if sign in header), ",")
+    if '"' not in text and any(delimiter not in line for line in lines):
+        return True
+    return any(
+        line.startswith(("|", "#"))
+        or _is_start(line)
+        or ((bullet := BULLET.fullmatch(line)) is not None and _RANGE.match(plain(bullet[2])))
+        for line in lines
+    )
 
 
 def _is_start(line: str) -> bool:
     """True for `start: 2026-11-02 03:14` on a line of its own."""
-    key = _KEY.fullmatch(line)
+    key = KEY.fullmatch(line)
     return (
         key is not None
         and field_of(key[1]) == "start"
-        and _RANGE.match(_plain(key[2] or "")) is not None
+        and _RANGE.match(plain(key[2] or "")) is not None
     )
 
 
@@ -104,17 +118,18 @@ def read_entries(lines: Iterable[Line], shape: str, *, delimiter: str = ",") -> 
     """Each entry as a row whose value is a mapping of fields; what is no entry has the value None."""
     if shape == "csv":
         return _csv_entries(lines, delimiter)
-    if shape == "block":
-        return _block_entries(lines)
-    return _yaml_entries(lines) if shape == "yaml" else _markdown_entries(lines)
+    from lastgood.ledger.importers.handkept_mixed import read_mixed
+
+    return read_mixed(lines)
 
 
-def _is_header(cells: Sequence[str]) -> bool:
+def is_header(cells: Sequence[str]) -> bool:
+    """True for headings that mean a start, and a what or a cause."""
     fields = {field_of(cell) for cell in cells}
     return bool(fields & {"start", "date"}) and bool(fields & {"what", "cause"})
 
 
-def _entry(header: Sequence[str | None], cells: Sequence[str]) -> dict[str, str]:
+def entry_of(header: Sequence[str | None], cells: Sequence[str]) -> dict[str, str]:
     """Fields from cells; two columns with one meaning are joined."""
     entry: dict[str, str] = {}
     for field, cell in zip(header, cells, strict=False):
@@ -139,79 +154,42 @@ def _csv_entries(lines: Iterable[Line], delimiter: str) -> Iterator[Item]:
         ):
             value = Broken("a row with more or fewer fields than the header")
         else:
-            value = _entry(header, record.fields)
+            value = entry_of(header, record.fields)
         yield Item(record.number, record.raw, value)
 
 
 # --- Markdown -----------------------------------------------------------------------------------------
 
 
-def _markdown_entries(lines: Iterable[Line]) -> Iterator[Item]:
-    header: list[str | None] | None = None
-    bullet: list[Line] = []
-    for line in lines:
-        text = line.text.strip()
-        is_item = _BULLET.fullmatch(line.text) is not None and "|" not in line.text[:2]
-        if bullet and text and not is_item and line.text[:1].isspace() and _has_room(bullet):
-            bullet.append(line)
-            continue
-        if bullet:
-            yield _bullet_entry(bullet)
-            bullet = []
-        if is_item:
-            bullet = [line]
-        elif text.startswith("|") or (header is not None and "|" in text):
-            cells = _cells(text)
-            if _RULE.fullmatch(text):
-                yield Item(line.number, line.raw, _NOT_AN_ENTRY)
-            elif header is None or _is_header(cells):
-                header = [field_of(cell) for cell in cells]
-                yield Item(line.number, line.raw, _NOT_AN_ENTRY)
-            else:
-                yield Item(line.number, line.raw, _row_entry(header, cells))
-        else:
-            header = None
-            if text:
-                yield Item(line.number, line.raw, _NOT_AN_ENTRY)
-    if bullet:
-        yield _bullet_entry(bullet)
-
-
-def _has_room(lines: list[Line]) -> bool:
+def has_room(lines: list[Line]) -> bool:
+    """True while an entry may have one more line."""
     return len(lines) < CHUNK_LINES_MAX and (
         len(lines) < 2 or sum(len(line.raw) for line in lines) < CHUNK_BYTES_MAX
     )
 
 
-def _row_entry(header: list[str | None], cells: list[str]) -> dict[str, str] | Broken | None:
+def row_entry(header: list[str | None], cells: list[str]) -> dict[str, str] | Broken | None:
+    """The entry of a table's row; None in a table that is of something else."""
     if len(cells) != len(header):
         return Broken("a row with more or fewer cells than its table")
     if "start" not in header and "date" not in header:
         return _NOT_AN_ENTRY
-    return _entry(header, cells) or _NOT_AN_ENTRY
+    return entry_of(header, cells) or _NOT_AN_ENTRY
 
 
-def _cells(text: str) -> list[str]:
+def cells(text: str) -> list[str]:
     r"""The cells of a table row; `\|` is a character of its cell."""
     inner = text.strip().removeprefix("|").removesuffix("|")
-    return [_plain(cell.replace("\\|", "|")) for cell in re.split(r"(?<!\\)\|", inner)]
+    return [plain(cell.replace("\\|", "|")) for cell in re.split(r"(?<!\\)\|", inner)]
 
 
-def _bullet_entry(lines: list[Line]) -> Item:
-    first = lines[0]
-    match = _BULLET.fullmatch(first.text)
-    assert match is not None, "a bullet was recognised before"
-    text = _plain(" ".join([match[2], *(line.text.strip() for line in lines[1:])]))
-    raw = b"\n".join(line.raw for line in lines)
+def text_entry(text: str) -> dict[str, str] | Broken | None:
+    """The entry in `2026-11-02 03:14 - 05:00: what (cause: why)`; None for a text that does not begin with a time."""
     found = _RANGE.match(text)
     if found is None:
-        return Item(first.number, raw, _NOT_AN_ENTRY)
+        return None
     if re.search(rf"{_CLOCK}-\d\d:\d\d$", found["start"]):
-        return Item(
-            first.number,
-            raw,
-            Broken("a dash that may be a zone or a range: write spaces around it"),
-        )
+        return Broken("a dash that may be a zone or a range: write spaces around it")
     entry = {"start": found["start"], "what": found["what"]}
     length = _LENGTH.match(found["what"])
     if length is not None and not found["stop"]:
@@ -221,10 +199,10 @@ def _bullet_entry(lines: list[Line]) -> Item:
     cause = _CAUSE.search(found["what"])
     if cause is not None:
         entry["cause"] = cause[1].strip()
-    return Item(first.number, raw, {key: value for key, value in entry.items() if value})
+    return {key: value for key, value in entry.items() if value}
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Without the marks of bold and code."""
     return re.sub(r"\*\*|__|`", "", text).strip()
 
@@ -232,29 +210,24 @@ def _plain(text: str) -> str:
 # --- blocks of `key: value` ---------------------------------------------------------------------------
 
 
-def _block_entries(lines: Iterable[Line]) -> Iterator[Item]:
-    """Each run of `key: value` lines that has a start; the heading above it says what happened, if nothing else does."""
-    heading = ""
-    block: list[Line] = []
-    for line in lines:
-        if _KEY.fullmatch(line.text) is not None and _has_room(block):
-            block.append(line)
-            continue
-        if block:
-            yield _block_entry(block, heading)
-            block = []
-        found = _HEADING.fullmatch(line.text[:1_000])
-        if found is not None:
-            heading = _plain(re.sub(r"<[^<>]*>", "", found[1]))
-        if line.text.strip():
-            yield Item(line.number, line.raw, _NOT_AN_ENTRY)
-    if block:
-        yield _block_entry(block, heading)
+def block_fields(lines: Sequence[Line]) -> set[str]:
+    """The fields that the keys of these lines mean."""
+    keys = (KEY.fullmatch(line.text) for line in lines)
+    return {field for key in keys if key is not None and (field := field_of(key[1])) is not None}
 
 
-def _block_entry(lines: list[Line], heading: str) -> Item:
-    pairs = [match.groups() for line in lines if (match := _KEY.fullmatch(line.text)) is not None]
-    entry = _entry([field_of(key) for key, _ in pairs], [_plain(value or "") for _, value in pairs])
+def block_value(lines: Sequence[Line], field: str) -> str:
+    """The value under a key of this meaning; empty without one."""
+    keys = (KEY.fullmatch(line.text) for line in lines)
+    return next((key[2] or "" for key in keys if key is not None and field_of(key[1]) == field), "")
+
+
+def block_entry(lines: list[Line], heading: str) -> Item:
+    """The entry of `key: value` lines; None without a start or a date."""
+    pairs = [match.groups() for line in lines if (match := KEY.fullmatch(line.text)) is not None]
+    entry = entry_of(
+        [field_of(key) for key, _ in pairs], [plain(value or "") for _, value in pairs]
+    )
     raw = b"\n".join(line.raw for line in lines)
     if not {"start", "date"} & entry.keys():
         return Item(lines[0].number, raw, _NOT_AN_ENTRY)
@@ -266,27 +239,8 @@ def _block_entry(lines: list[Line], heading: str) -> Item:
 # --- YAML ---------------------------------------------------------------------------------------------
 
 
-def _yaml_entries(lines: Iterable[Line]) -> Iterator[Item]:
-    """Each element of the list as a document of its own, so that a broken one costs itself only."""
-    indent: int | None = None
-    chunk: list[Line] = []
-    for line in lines:
-        match = _YAML_ITEM.match(line.text)
-        depth = None if match is None else len(match[1] if match[1] is not None else match[2])
-        if depth is not None and (indent is None or depth == indent):
-            indent = depth
-            if chunk:
-                yield _yaml_entry(chunk, indent)
-            chunk = [line]
-        elif chunk and _has_room(chunk):
-            chunk.append(line)
-        elif line.text.strip():
-            yield Item(line.number, line.raw, _NOT_AN_ENTRY)
-    if chunk:
-        yield _yaml_entry(chunk, indent or 0)
-
-
-def _yaml_entry(lines: list[Line], indent: int) -> Item:
+def yaml_entry(lines: list[Line], indent: int) -> Item:
+    """The entry of one item of a YAML list, read as a document of its own."""
     from lastgood.contract.yaml_reader import parse_document
 
     first = lines[0]
@@ -305,7 +259,7 @@ def _yaml_entry(lines: list[Line], indent: int) -> Item:
     if not isinstance(element, dict):
         return Item(first.number, raw, _NOT_AN_ENTRY)
     keys = [field_of(str(key)) for key in element]
-    return Item(first.number, raw, _entry(keys, [_scalar(item) for item in element.values()]))
+    return Item(first.number, raw, entry_of(keys, [_scalar(item) for item in element.values()]))
 
 
 def _scalar(value: Any) -> str:
