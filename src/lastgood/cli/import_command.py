@@ -94,17 +94,19 @@ def import_(
         from lastgood.cli.import_view import print_result
 
         print_result(result)
-    if result.exit_code:
-        begin = (
-            "not all of it was taken"
-            if any(f.is_taken for f in result.files)
-            else "nothing was taken"
-        )
-        for loss in result.losses[:LOSSES_MAX]:
-            click.echo(f"lastgood: {begin}: {loss}", err=True)
-        if len(result.losses) > LOSSES_MAX:
-            click.echo(f"lastgood: and {len(result.losses) - LOSSES_MAX:,} more files", err=True)
+    _say_losses(result)
     return result.exit_code
+
+
+def _say_losses(result: ImportResult) -> None:
+    """Says on stderr, file by file, what is not in the ledger."""
+    is_partial = any(file.is_taken for file in result.files)
+    begin = "not all of it was taken" if is_partial else "nothing was taken"
+    losses = result.losses
+    for loss in losses[:LOSSES_MAX]:
+        click.echo(f"lastgood: {begin}: {loss}", err=True)
+    if len(losses) > LOSSES_MAX:
+        click.echo(f"lastgood: and {len(losses) - LOSSES_MAX:,} more files", err=True)
 
 
 def run_import(words: Sequence[str], *, ledger: Path | None, options: Options) -> ImportResult:

@@ -24,7 +24,7 @@ def read(folder, text, **options):
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), permutations(COUNTS, 2), ids=lambda shape: NAMES[shape]
+    ("first", "second"), list(permutations(COUNTS, 2)), ids=lambda shape: NAMES[shape]
 )
 @pytest.mark.parametrize(
     "between", ["\n", "\n## Later\n\nWe changed the form.\n\n"], ids=["blank", "prose"]
