@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 DRAWS = 4000
+UNKNOWN_EXPOSURE = "Exposure unknown on one side: the rates cannot be compared."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +117,7 @@ def compare(a: RateStudy, b: RateStudy, *, level: float = 0.95, seed: int = 0) -
         for d in a.durations
         if d.name in others
     )
-    first = (
-        ratio.finding.sentence
-        if ratio
-        else "Exposure unknown on one side: the rates cannot be compared."
-    )
+    first = ratio.finding.sentence if ratio else UNKNOWN_EXPOSURE
     return Comparison(
         a=a.name,
         b=b.name,

@@ -19,6 +19,7 @@ from lastgood.budget.projection import EVENTS_MIN, BackTest, RateSource, back_te
 from lastgood.budget.sampling import LEVEL
 from lastgood.budget.scenario import Scenario
 from lastgood.evidence.drilled_runs import drilled_runs
+from lastgood.evidence.exposure_basis import one_exposure, with_source
 from lastgood.evidence.plan_costs import measured_costs
 from lastgood.evidence.rates_records import FleetRecords, RatesQuestion, fleet_records
 
@@ -63,7 +64,12 @@ def ledger_inputs(path: Path, question: RatesQuestion | None = None) -> LedgerIn
     on_purpose = folded.run.is_one_of(drilled) | (folded.injected == 1)
     injected_count = int(np.count_nonzero(on_purpose & ~folded.planned))
     field = table.take(~table.run.is_one_of(drilled)) if drilled else table
-    records = fleet_records(field, question) if _has_failures(field) or not drilled else None
+    one = one_exposure(field)
+    records = (
+        with_source(fleet_records(one.table, question), one)
+        if _has_failures(field) or not drilled
+        else None
+    )
     given, notes = _rate(records, injected_count)
     costs, cost_notes = measured_costs(folded, stored, injected_count=injected_count)
     return LedgerInputs(

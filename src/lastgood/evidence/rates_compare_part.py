@@ -6,15 +6,25 @@ looked bad will look better afterwards by chance alone, and the section says so.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from lastgood.base.figures import Figure, FigureKind, Interval, weakest
 from lastgood.base.units import US_PER_H
-from lastgood.budget.compare import Comparison, MedianDifference, compare
+from lastgood.budget.compare import (
+    UNKNOWN_EXPOSURE,
+    Comparison,
+    MedianDifference,
+    RateRatio,
+    compare,
+    rate_ratio,
+)
 from lastgood.budget.finding import ALPHA, format_p
+from lastgood.budget.intervals import garwood
 from lastgood.budget.multiplicity import holm
+from lastgood.budget.rates import RateStudy
 from lastgood.evidence.rates_part import shown_name, shown_p, shown_rate, window_words
 from lastgood.evidence.rates_study import FleetStudies, exposure_words
 from lastgood.evidence.report import Cell, Column, Headline, Note, Section, Table, Words
@@ -45,25 +55,41 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_fleets(a: FleetStudies, b: FleetStudies) -> tuple[Comparison, list[Compared]]:
-    """The whole, and every group that both sides have in their tables of the same name."""
+    """The whole, and every group that a side has in the tables of the same name; one that is gone counts zero."""
     whole = compare(a.all, b.all)
-    rows = [_compared(("all", "all"), whole, a.all.sample.count, b.all.sample.count)]
+    rows = [_compared(("all", "all"), whole.rate, a.all.sample.count, b.all.sample.count)]
     left, right = a.primary, b.primary
     if left is not None and right is not None and left.grouping.by == right.grouping.by:
         others = {row.group.name: row for row in right.rows}
         for row in left.rows[:GROUPS_MAX]:
-            other = others.get(row.group.name)
+            other = others.pop(row.group.name, None)
+            names = (row.group.name, shown_name(row.group, left))
             if other is not None:
-                made = compare(row.study, other.study)
-                rows.append(
-                    _compared(
-                        (row.group.name, shown_name(row.group, left)),
-                        made,
-                        row.group.count,
-                        other.group.count,
-                    )
-                )
+                made = compare(*_named(row.study, other.study)).rate
+                rows.append(_compared(names, made, row.group.count, other.group.count))
+            else:
+                made = _against_none(row.study, b.all, is_first=True)
+                rows.append(_compared(names, made, row.group.count, 0))
+        known = {row.group.name for row in left.rows}
+        for row in [r for r in right.rows if r.group.name not in known][:GROUPS_MAX]:
+            made = _against_none(row.study, a.all, is_first=False)
+            names = (row.group.name, shown_name(row.group, right))
+            rows.append(_compared(names, made, 0, row.group.count))
     return whole, _adjusted(rows)
+
+
+def _against_none(found: RateStudy, other: RateStudy, *, is_first: bool) -> RateRatio | None:
+    """The ratio for a group that the other side has no incident of: its exposure was there all the same."""
+    if found.headline is None or other.exposure is None or other.headline is None:
+        return None
+    none = garwood(0, other.exposure.total)
+    own, names = found.headline.interval, (f"{found.name} in A", f"{found.name} in B")
+    return rate_ratio(own, none, names=names) if is_first else rate_ratio(none, own, names=names)
+
+
+def _named(a: RateStudy, b: RateStudy) -> tuple[RateStudy, RateStudy]:
+    """One group of both sides under two names: a sentence has to say which of them it speaks about."""
+    return replace(a, name=f"{a.name} in A"), replace(b, name=f"{b.name} in B")
 
 
 def _adjusted(rows: list[Compared]) -> list[Compared]:
@@ -93,8 +119,9 @@ def _verdict(row: Compared, p_holm: float | None) -> str:
     return way if p_holm is None or p_holm < ALPHA else f"{way}{AFTER_HOLM}"
 
 
-def _compared(names: tuple[str, str], made: Comparison, count_a: int, count_b: int) -> Compared:
-    rate = made.rate
+def _compared(
+    names: tuple[str, str], rate: RateRatio | None, count_a: int, count_b: int
+) -> Compared:
     return Compared(
         group=names[0],
         shown=names[1],
@@ -106,7 +133,7 @@ def _compared(names: tuple[str, str], made: Comparison, count_a: int, count_b: i
         p=rate.finding.p if rate else None,
         p_holm=None,
         method=rate.method if rate else None,
-        sentence=made.sentences[0],
+        sentence=rate.finding.sentence if rate else UNKNOWN_EXPOSURE,
     )
 
 

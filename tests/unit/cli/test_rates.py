@@ -210,10 +210,31 @@ def test_a_group_whose_difference_is_gone_after_holm_says_so_itself(cli, folder)
     assert (cable["count_a"], cable["count_b"]) == (24, 8)
     assert cable["p"] < 0.05 < cable["p_holm"]
     assert cable["verdict"] == "lower, not after Holm"
+    assert cable["sentence"].startswith("The rate of Cable in B is 0.333 times that of Cable in A")
     assert "not a difference any more" in cable["sentence"]
     text = cli(*asked).stdout
     assert "p, Holm" in text
     assert "lower, not" in text
+
+
+def test_a_group_that_is_gone_on_one_side_is_compared_with_none(cli, folder):
+    """24 incidents and then none, over one exposure: the ratio is 0, and one that comes only later has no upper end."""
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    for i in range(24):
+        fleet.fault(1 + 2 * i, made.host(i), "gpu.memory", label="Gone")
+        fleet.fault(51 + 2 * i, made.host(i), "gpu.memory", label="New")
+    ledger = fleet.write(folder / "gone.db")
+    windows = ("..2024-01-03T22:13:20", "2024-01-03T22:13:20..")
+    asked = (RATES, "--ledger", ledger, "--nodes", "40", "--by", "label", "--compare", *windows)
+    rows = {row["group"]: row for row in cli(*asked, "--json").json["ratios"]}
+    gone, new = rows["Gone"], rows["New"]
+    assert (gone["ratio"], gone["lo"], gone["verdict"]) == (0, 0, "lower")
+    # Twice the chance that 24 coins fall on one side, adjusted for two groups.
+    assert gone["p"] == pytest.approx(2 / 2**24)
+    assert gone["p_holm"] == pytest.approx(4 / 2**24)
+    assert (new["ratio"], new["hi"], new["verdict"]) == (None, None, "higher")
+    assert cli(*asked).exit_code == 0
 
 
 def test_rates_of_unknown_exposure_are_not_compared(cli, plain, again):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lastgood.base.errors import BadInput
+from lastgood.evidence.plan_records import ledger_inputs
 from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.rates_report import read_records
 from lastgood.evidence.rates_study import exposure_words
@@ -37,6 +38,11 @@ def test_nodes_and_the_jobs_on_them_are_not_added_and_what_was_taken_is_said(tmp
     assert found.exposure.total == pytest.approx(NODES * DEVICES * DAYS * 24)
     said = exposure_words(found.exposure)
     assert "join and leave records of nodes; those of 2 runs are left out, whose devices are the same" in said  # fmt: skip
+
+
+def test_a_plan_counts_a_device_once_as_well(tmp_path):
+    found = ledger_inputs(cluster().write(tmp_path / "plan.db")).records
+    assert found.exposure.total == pytest.approx(NODES * DEVICES * DAYS * 24)
 
 
 def test_jobs_alone_are_at_risk(tmp_path):
