@@ -43,6 +43,8 @@ class Quantity:
     is_mean_time: bool = False
     """A mean time between events, which may also be given as a count in a window."""
     can_be_zero: bool = True
+    can_be_one: bool = True
+    """False for a share of all, which would leave nothing."""
 
 
 _D, _R, _C, _N, _F = Measure.DURATION, Measure.RATIO, Measure.COUNT, Measure.NUMBER, Measure.FLAG
@@ -58,17 +60,17 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity(name="work", measure=_D, title="useful work of the whole job", can_be_zero=False),
         Quantity(name="devices", measure=_C, title="devices of the job", can_be_zero=False),
         Quantity(name="weibull_shape", measure=_N, title="Weibull shape of the gaps", default=1.0, can_be_zero=False),
-        Quantity(name="burst_chance", measure=_R, title="chance that a failure is followed by another soon", default=0.0),
+        Quantity(name="burst_chance", measure=_R, title="chance that a failure is followed by another soon", default=0.0, can_be_one=False),
         Quantity(name="burst_gap", measure=_D, title="mean gap inside a burst", default=0.0),
-        Quantity(name="checkpoint_failure", measure=_R, title="chance that writing a checkpoint fails", default=0.0),
+        Quantity(name="checkpoint_failure", measure=_R, title="chance that writing a checkpoint fails", default=0.0, can_be_one=False),
         Quantity(name="silent_mtti", measure=_D, title="mean work time between silent corruptions", is_mean_time=True, can_be_zero=False),
         Quantity(name="verification_cost", measure=_D, title="cost of one verification of the state (V)", can_be_zero=False),
         Quantity(name="detection_latency", measure=_D, title="mean time until a silent corruption is found", can_be_zero=False),
         Quantity(name="retained_checkpoints", measure=_C, title="checkpoints that are kept", default=2.0, can_be_zero=False),
-        Quantity(name="retention_risk", measure=_R, title="risk per corruption that no clean checkpoint is left", default=0.001, can_be_zero=False),
+        Quantity(name="retention_risk", measure=_R, title="risk per corruption that no clean checkpoint is left", default=0.001, can_be_zero=False, can_be_one=False),
         Quantity(name="snapshot_copy", measure=_D, title="blocking copy of an asynchronous snapshot (s)"),
         Quantity(name="snapshot_persist", measure=_D, title="time until a snapshot is durable (P)"),
-        Quantity(name="snapshot_slowdown", measure=_R, title="share of speed lost while persisting (a)", default=0.0),
+        Quantity(name="snapshot_slowdown", measure=_R, title="share of speed lost while persisting (a)", default=0.0, can_be_one=False),
         Quantity(name="machines", measure=_C, title="machines of the job", can_be_zero=False),
         Quantity(name="copies", measure=_C, title="copies of a shard in the memory of peers", default=2.0, can_be_zero=False),
         Quantity(name="simultaneous_losses", measure=_C, title="machines lost at once", default=1.0),
@@ -77,10 +79,10 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity(name="peer_recovery", measure=_D, title="recovery from the memory of a peer"),
         Quantity(name="node_mtti", measure=_D, title="mean time between node failures in the job", is_mean_time=True, can_be_zero=False),
         Quantity(name="refill", measure=_D, title="time until a failed node is a spare again", can_be_zero=False),
-        Quantity(name="spare_chance", measure=_R, title="chance that a failure finds a spare", default=0.99, can_be_zero=False),
+        Quantity(name="spare_chance", measure=_R, title="chance that a failure finds a spare", default=0.99, can_be_zero=False, can_be_one=False),
         Quantity(name="window", measure=_D, title="window in which spares and waits are counted", default=30 * 86_400e6, can_be_zero=False),
         Quantity(name="queue", measure=_D, title="mean wait for each submission"),
-        Quantity(name="ettr_wanted", measure=_R, title="ETTR that is wanted, for the rate that allows it", can_be_zero=False),
+        Quantity(name="ettr_wanted", measure=_R, title="ETTR that is wanted, for the rate that allows it", can_be_zero=False, can_be_one=False),
     )
 }  # fmt: skip
 REQUIRED = ("mtti", "checkpoint_cost")
@@ -210,7 +212,7 @@ def read_value(name: str, text: str, *, where: str) -> Figure:
             "not a value",
             where=where,
             found=repr(text) if text.strip() else NOTHING,
-            needs=f"{NEEDS[quantity.measure]}, or LOW..VALUE..HIGH",
+            needs=f"{NEEDS[quantity.measure]}, alone or as LOW..VALUE..HIGH",
         )
     numbers = [number_of(quantity, part, where=where) for part in parts]
     interval = None
@@ -289,6 +291,8 @@ def _check_range(quantity: Quantity, number: float, *, where: str, shown: str) -
     needs = None
     if not math.isfinite(number) or number < 0 or (number == 0 and not quantity.can_be_zero):
         needs = "zero or more" if quantity.can_be_zero else "more than zero"
+    elif quantity.measure is _R and number == 1 and not quantity.can_be_one:
+        needs = "less than 1, or than 100 %"
     elif quantity.measure is _R and number > 1:
         needs = "a share between 0 and 1, or a percentage"
     elif quantity.measure is _C and (number != int(number) or number > 1e9):

@@ -88,9 +88,12 @@ def _of_count(events: int, window: str | None, source_devices: int | None) -> Fo
         raise BadInput(
             "a count needs its window", found=f"--events {events}", needs="--window, such as 54d"
         )
+    window_us = parse_duration_us(window, where="--window")
+    if not window_us:
+        raise BadInput("a window lasts", where="--window", found=window, needs="more than zero")
     source = source_of_count(
         events=events,
-        window_us=parse_duration_us(window, where="--window"),
+        window_us=window_us,
         devices=source_devices,
     )
     arguments = (

@@ -276,3 +276,23 @@ def test_a_typed_value_is_shown_as_it_was_typed(text, found):
 )
 def test_a_value_of_a_file_is_shown_as_it_was_written(body, found):
     assert any(found in line for line in problems(body)), problems(body)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["burst_chance", "checkpoint_failure", "retention_risk", "snapshot_slowdown", "spare_chance", "ettr_wanted"],
+)  # fmt: skip
+def test_a_share_that_would_leave_nothing_is_refused_where_it_is_typed(name):
+    with pytest.raises(BadInput) as caught:
+        read_value(name, "100%", where=f"--set {name}=100%")
+    assert (caught.value.found, caught.value.needs) == ("100%", "less than 1, or than 100 %")
+    assert read_value(name, "99%", where="test").value == 0.99
+
+
+def test_bursts_that_do_not_fit_are_told_in_words():
+    from lastgood.budget.plan_finite import job_model
+
+    typed = {"mtti": "3h", "checkpoint_cost": "1min", "work": "1d", "burst_chance": "50%", "burst_gap": "8h"}  # fmt: skip
+    scenario = Scenario(given={n: read_value(n, text, where="test") for n, text in typed.items()})
+    with pytest.raises(BadInput, match=r"found 0\.5 times 8 h"):
+        job_model(scenario, work=20 * MIN)

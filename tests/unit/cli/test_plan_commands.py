@@ -304,6 +304,7 @@ def test_a_projection_is_never_a_bare_number(cli):
         (("--devices", "64"), 2, "needs one source"),
         (("--preset", "rsc-1", "--ledger", "bare.db", "--devices", "64"), 2, "--ledger and --preset"),
         (("--events", "419", "--devices", "64"), 2, "needs its window"),
+        (("--events", "419", "--window", "0s", "--source-devices", "8", "--devices", "64"), 2, "--window: a window lasts: found 0s"),
     ],
 )  # fmt: skip
 def test_what_is_no_rate_or_too_far_is_refused(

@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 
 from lastgood.base.errors import BadInput
+from lastgood.base.units import format_duration
 from lastgood.budget.closed.regime import Regime
 
 RETAINED_COUNT_MAX = 1_000
@@ -71,7 +72,7 @@ class JobModel:
             (
                 self.burst_chance * self.burst_gap < self.regime.mean_to_stop,
                 "bursts that fit into the mean time to interruption",
-                self.burst_chance * self.burst_gap,
+                f"{self.burst_chance:g} times {format_duration(self.burst_gap)}",
             ),
         )
         for is_good, needs, found in checks:
