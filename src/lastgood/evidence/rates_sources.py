@@ -2,8 +2,8 @@
 
 A log that covers thirty days of a hundred adds its failures to those thirty days alone, and a test of the pooled counts
 then finds a trend that is none. So the coverage is looked at source by source. Files of one format that follow each
-other are one source (a log that was rotated), and so is a file that was imported again after it had grown; files that
-run side by side are several.
+other are one source (a log that was rotated), and so is a file of one name that was imported again after it had grown;
+files that run side by side are several.
 
 Assumes: what a file says it covers. Two logs of one format that follow each other with a short overlap pass as one source.
 """
@@ -83,7 +83,11 @@ def _sources(coverage: Iterable[Coverage]) -> list[list[Coverage]]:
 def _follows(file: Coverage, last: Coverage) -> bool:
     if file.format != last.format:
         return False
-    if file.begin_us == last.begin_us:
+    # Without names (an older export) only a file that grew at its end is known again.
+    is_overlapping = file.begin_us == last.begin_us or (
+        file.name is not None and file.begin_us <= last.end_us
+    )
+    if file.name == last.name and is_overlapping:
         return True
     shorter = min(file.end_us - file.begin_us, last.end_us - last.begin_us)
     return file.end_us > last.end_us and last.end_us - file.begin_us <= OVERLAP_MAX * shorter

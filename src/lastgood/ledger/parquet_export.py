@@ -285,5 +285,6 @@ def coverage_text(said: Coverage) -> str:
             "end_us": said.end_us,
             "format": said.format,
             "declared": said.is_declared,
+            "name": said.name,
         }
     )

@@ -114,6 +114,8 @@ class Coverage:
     format: str | None = None
     is_declared: bool = False
     """The format says its window itself; else it is the time of the first and the last record."""
+    name: str | None = None
+    """Of the file, with its host where that is known: a file that grew is the same source, two files are two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,17 @@ class _Source(msgspec.Struct, gc=False):
     importer: str | None = None
 
 
+class _Located(msgspec.Struct, gc=False):
+    locator: str | None = None
+
+
+class _Place(msgspec.Struct, gc=False):
+    """Where an event comes from."""
+
+    source: _Located | None = None
+    domain: tuple[_Domain, ...] = ()
+
+
 class _Body(msgspec.Struct, gc=False):
     """Of the free part only what some column shows; a value may have any form there."""
 
@@ -136,8 +147,13 @@ class TableBuilder:
             LedgerError: Bytes that are no event.
         """
         decode = self._decode
+        kept = list(bodies)
         try:
-            rows = [decode(body) for body in bodies]
+            rows = [decode(body) for body in kept]
+            for row, body in zip(rows, kept, strict=True):
+                # Few events speak of coverage, and only of these the place in a file is read.
+                if isinstance(row.body.coverage, dict):
+                    row.body.coverage.setdefault("name", _file_name(body))
         except msgspec.MsgspecError as error:
             raise LedgerError(
                 "not an event", found=str(error), next="run: lastgood verify"
@@ -308,6 +324,16 @@ def in_order(t_us: NDArray[np.int64], ids: list[str]) -> NDArray[np.int64]:
     return order
 
 
+def _file_name(body: bytes) -> str | None:
+    """Where an event stood, without the line: the file, after its host where one is named."""
+    place = msgspec.json.decode(body, type=_Place)
+    locator = place.source.locator if place.source else None
+    if not locator:
+        return None
+    hosts = [d.id for d in place.domain if d.kind == "host"]
+    return ":".join([*hosts, locator.partition("#")[0]])
+
+
 def coverage_from(said: Any) -> Coverage | None:
     """What an import said about the time it covers; None when it is not readable as such."""
     if not isinstance(said, dict):
@@ -315,12 +341,13 @@ def coverage_from(said: Any) -> Coverage | None:
     begin_us, end_us = said.get("begin_us"), said.get("end_us")
     if not isinstance(begin_us, int) or not isinstance(end_us, int) or end_us < begin_us:
         return None
-    name = said.get("format")
+    name, file = said.get("format"), said.get("name")
     return Coverage(
         begin_us=begin_us,
         end_us=end_us,
         format=name if isinstance(name, str) else None,
         is_declared=said.get("declared") is True,
+        name=file if isinstance(file, str) else None,
     )
 
 

@@ -8,12 +8,18 @@ from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.rates_report import fleet_part
 from lastgood.evidence.rates_rows import rate_rows
 from lastgood.evidence.rates_sources import source_change
+from lastgood.ledger.columns import read_events
+from lastgood.ledger.parquet_export import export_parquet
 from lastgood.ledger.table import Coverage
 from tests.unit.evidence import made_fleet as made
 
 
-def covers(begin, end, format_="made"):
-    return Coverage(begin_us=int(begin * US_PER_DAY), end_us=int(end * US_PER_DAY), format=format_)
+def covers(begin, end, format_="made", name=None):
+    """What a file says; without a name each is a file of its own."""
+    name = name or f"{format_}-{begin}-{end}"
+    return Coverage(
+        begin_us=int(begin * US_PER_DAY), end_us=int(end * US_PER_DAY), format=format_, name=name
+    )
 
 
 def window(*days):
@@ -30,6 +36,10 @@ class TestTheSetOfSources:
             "the set of sources changes at 1970-01-11: 1 of 2 sources covers the whole window"
         )
 
+    def test_two_files_that_begin_at_one_moment_are_two(self):
+        found = source_change([covers(0, 100), covers(0, 30)], WHOLE)
+        assert (found.at_us, found.whole, found.sources) == (30 * US_PER_DAY, 1, 2)
+
     def test_another_format_that_ends_early_changes_it(self):
         found = source_change([covers(0, 100), covers(0, 40, "other")], WHOLE)
         assert (found.at_us, found.whole, found.sources) == (40 * US_PER_DAY, 1, 2)
@@ -41,7 +51,8 @@ class TestTheSetOfSources:
             [covers(0, 100), covers(0.5, 99.4, "other")],
             [covers(0, 30), covers(30, 60), covers(60.1, 100)],
             [covers(0, 31), covers(30, 61), covers(60, 100)],
-            [covers(0, 50), covers(0, 70), covers(0, 100)],
+            [covers(0, end, name="kern.log") for end in (50, 70, 100)],
+            [covers(3 * i, 3 * i + 7, name="kern.log") for i in range(32)],
             [covers(0, 100), covers(50, 50, "snapshot")],
             [covers(0, 100), covers(20, 60, "progress")],
             [covers(0, 50, "a"), covers(50, 100, "a"), covers(0, 40, "b"), covers(40, 100, "b")],
@@ -52,6 +63,7 @@ class TestTheSetOfSources:
             "a log that was rotated",
             "the same with overlaps",
             "a file imported as it grew",
+            "a file imported every third day that keeps a week",
             "a snapshot of one moment",
             "a log of steps",
             "two rotated logs side by side",
@@ -133,3 +145,17 @@ def test_too_few_to_test_stays_too_few(tmp_path):
         one.fault(5 + i, made.host(i), "gpu.memory")
     found = fleet_part(one.write(tmp_path / "l.db"), RatesQuestion(nodes=8))
     assert {row["trend"] for row in rate_rows(found.studies)} == {"too few"}
+
+
+def test_the_name_of_a_file_is_read_from_a_ledger_and_from_an_export_of_it(tmp_path):
+    one = made.Fleet()
+    for begin, end, name in ((0, 100, "a.log"), (0, 30, "b.log"), (0, 50, "a.log")):
+        said = {"begin_us": made.at_us(begin), "end_us": made.at_us(end), "format": "made", "declared": False}  # fmt: skip
+        source = {"importer": "made", "version": "1", "locator": f"{name}#0"}
+        one.add("annotation", begin, body={"coverage": said}, source=source)
+    path = one.write(tmp_path / "l.db")
+    export_parquet(path, tmp_path / "export")
+    for target in (path, tmp_path / "export"):
+        coverage = read_events(target).coverage
+        assert sorted(c.name for c in coverage) == ["a.log", "a.log", "b.log"]
+        assert source_change(coverage, [(made.at_us(0), made.at_us(100))]).sources == 2
