@@ -108,6 +108,7 @@ def _facts(result: ImportResult, total: Quality) -> dict[str, object]:
         facts["lines with bytes that are no UTF-8 (read with U+FFFD)"] = total.damaged_lines
     if total.cut_lines:
         facts["lines longer than a megabyte, cut there"] = total.cut_lines
+    facts |= total.unusable
     for what, count in total.known_losses.items():
         facts[f"known to be missing: {what}"] = count
     begins = [f.coverage_begin_us for f in result.files if f.coverage_begin_us is not None]

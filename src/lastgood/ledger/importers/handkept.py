@@ -18,11 +18,11 @@ from lastgood.ledger.importers.cause_words import class_of, find_word
 from lastgood.ledger.importers.handkept_entries import (
     LINES_LOOKED_AT,
     UNIT,
+    csv_entries,
     has_other_shapes,
-    read_entries,
     shape_of,
 )
-from lastgood.ledger.importers.handkept_mixed import RESTATED, is_dated
+from lastgood.ledger.importers.handkept_mixed import RESTATED, is_dated, read_mixed
 from lastgood.ledger.importers.importer import Context, Head, RowProblem
 from lastgood.ledger.importers.people_times import (
     is_missing,
@@ -77,7 +77,9 @@ class HandkeptImporter:
                 "no entry with a start and a what", "a Markdown table or list, CSV, or a YAML list"
             )
         context.note(READING)
-        entries = read_entries(source.lines(), shape, delimiter=sniff_delimiter(text))
+        lines = source.lines()
+        is_csv = shape == "csv"
+        entries = csv_entries(lines, sniff_delimiter(text)) if is_csv else read_mixed(lines)
         order = order_of(text)
         if order is not None:
             context.note(

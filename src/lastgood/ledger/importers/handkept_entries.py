@@ -114,15 +114,6 @@ def _is_start(line: str) -> bool:
     )
 
 
-def read_entries(lines: Iterable[Line], shape: str, *, delimiter: str = ",") -> Iterator[Item]:
-    """Each entry as a row whose value is a mapping of fields; what is no entry has the value None."""
-    if shape == "csv":
-        return _csv_entries(lines, delimiter)
-    from lastgood.ledger.importers.handkept_mixed import read_mixed
-
-    return read_mixed(lines)
-
-
 def is_header(cells: Sequence[str]) -> bool:
     """True for headings that mean a start, and a what or a cause."""
     fields = {field_of(cell) for cell in cells}
@@ -141,7 +132,8 @@ def entry_of(header: Sequence[str | None], cells: Sequence[str]) -> dict[str, st
 # --- CSV ----------------------------------------------------------------------------------------------
 
 
-def _csv_entries(lines: Iterable[Line], delimiter: str) -> Iterator[Item]:
+def csv_entries(lines: Iterable[Line], delimiter: str) -> Iterator[Item]:
+    """Each row of a log that is CSV throughout, also over several lines."""
     header: list[str | None] | None = None
     for record in read_records(lines, delimiter=delimiter):
         value: Any = None

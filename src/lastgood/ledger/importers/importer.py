@@ -215,6 +215,13 @@ class Context:
         """The source itself says that so many records are missing."""
         self.quality.lose(count, what)
 
+    def leave_out(self, row: Row, what: str, detail: str) -> None:
+        """A value of this row cannot be: the row is kept without it, counted, and the first one is shown."""
+        if not self.quality.unusable[what]:
+            said = self._cleaner.text(detail[:ERROR_CHARS_MAX])
+            self.note(f"{what} (the first is at {self._name}#{row.number}: {said})")
+        self.quality.leave_out(what)
+
     def clock_correction(self, count: int, shifted_us: int, why: str) -> None:
         """Times that contradicted each other were clamped."""
         self.quality.clock_corrections += count

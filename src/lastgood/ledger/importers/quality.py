@@ -63,6 +63,8 @@ class Quality:
     """Signals without a class and of unknown cause: no failure before a table of codes says so."""
     known_losses: Counter[str] = field(default_factory=Counter)
     """Records that the source itself says are missing."""
+    unusable: Counter[str] = field(default_factory=Counter)
+    """Values that cannot be: their rows are kept without them."""
     file_problems: list[str] = field(default_factory=list)
     """Why a file could not be read to its end."""
     notes: list[str] = field(default_factory=list)
@@ -113,6 +115,10 @@ class Quality:
         """Counts records that the source says are missing."""
         self.known_losses[_bounded(what, self.known_losses)] += count
 
+    def leave_out(self, what: str) -> None:
+        """Counts a value that cannot be, in a row that is kept."""
+        self.unusable[_bounded(what, self.unusable)] += 1
+
     def to_plain(self) -> dict[str, Any]:
         """JSON-like data."""
         return {
@@ -146,6 +152,7 @@ class Quality:
             "unknown_causes": self.unknown_causes,
             "unknown_share": self.unknown_share,
             "known_losses": dict(self.known_losses),
+            "unusable_values": dict(self.unusable),
             "file_problems": list(self.file_problems),
             "notes": list(self.notes),
         }
@@ -170,6 +177,7 @@ def total(parts: Iterable[Quality]) -> Quality:
             whole.ignore(reason, count)
         for what, count in part.known_losses.items():
             whole.lose(count, what)
+        whole.unusable.update(part.unusable)
         for reason, rejection in part.rejected.items():
             kept = whole.rejected.setdefault(_bounded(reason, whole.rejected), Rejection())
             kept.count += rejection.count

@@ -22,6 +22,7 @@ from lastgood.ledger.importers.slurm_attempt import (
 )
 from lastgood.ledger.importers.slurm_text import (
     DELIMITERS,
+    NO_COUNT,
     Layout,
     Table,
     gpus_of_gres,
@@ -90,7 +91,7 @@ class SlurmJobs:
         def parse(row: Item) -> Iterator[Event] | None:
             if steps.ignores(row):
                 return None
-            return jobs.of(_from_fields(row.value, context), row)
+            return jobs.of(_from_fields(row, context), row)
 
         yield from context.rows(read_rows(source.lines(), table), parse)
 
@@ -161,7 +162,8 @@ def _job_id(fields: dict[str, str]) -> str:
 # --- delimited ----------------------------------------------------------------------------------------
 
 
-def _from_fields(fields: dict[str, str], context: Context) -> JobAttempt:
+def _from_fields(row: Item, context: Context) -> JobAttempt:
+    fields: dict[str, str] = row.value
     job = _job_id(fields)
     if _JOB.fullmatch(job) is None:
         raise RowProblem("no job id", repr(job[:40]))
@@ -169,12 +171,7 @@ def _from_fields(fields: dict[str, str], context: Context) -> JobAttempt:
     code, signal = _word(lambda: split_exit(fields.get("exitcode", "")), "no exit code")
     stamps = [_stamp(fields.get(name, ""), context) for name in ("submit", "start", "end")]
     tres = fields.get("alloctres") or ""
-    devices = _word(lambda: gpus_of_tres(tres), "an allocation that cannot be")
-    if devices is None and fields.get("allocgres"):
-        devices = _word(lambda: gpus_of_gres(fields["allocgres"]), "an allocation that cannot be")
-    # An allocation that is listed and names no accelerator had none; one that is not listed is not known.
-    if devices is None and tres.strip():
-        devices = 0
+    devices = _allocated(tres, fields.get("allocgres") or "", row, context)
     return JobAttempt(
         cluster=fields.get("cluster") or context.options.cluster,
         job=job,
@@ -196,6 +193,19 @@ def _from_fields(fields: dict[str, str], context: Context) -> JobAttempt:
         reason=_said(fields.get("reason")),
         elapsed_us=_micros(_whole(fields.get("elapsedraw"))),
     )
+
+
+def _allocated(tres: str, gres: str, row: Item, context: Context) -> int | None:
+    """Accelerators of an allocation; None when it is not listed, or lists a number that cannot be."""
+    try:
+        found = gpus_of_tres(tres)
+        if found is None and gres:
+            found = gpus_of_gres(gres)
+    except ValueError as error:
+        context.leave_out(row, NO_COUNT, str(error))
+        return None
+    # An allocation that is listed and names no accelerator had none; one that is not listed is not known.
+    return 0 if found is None and tres.strip() else found
 
 
 def _word(read: Callable[[], Any], reason: str) -> Any:
@@ -239,7 +249,7 @@ def _from_json(row: Item, context: Context) -> JobAttempt:
     time = _mapping(job, "time")
     exit_code = _mapping(job, "exit_code")
     state, by = _word(lambda: split_state(_state(job.get("state"))), "no job state")
-    devices, is_listed = _devices(job)
+    devices, is_listed = _devices(job, row, context)
     nodes = job.get("nodes") or ""
     stamps = [_epoch(time.get(name), context) for name in ("submission", "start", "end")]
     return JobAttempt(
@@ -308,7 +318,7 @@ def _signal(exit_code: dict[str, Any]) -> int | None:
     return _number(found, "signal")
 
 
-def _devices(job: dict[str, Any]) -> tuple[int | None, bool]:
+def _devices(job: dict[str, Any], row: Item, context: Context) -> tuple[int | None, bool]:
     """Accelerators allocated, and whether the allocation is listed at all."""
     tres = _mapping(job, "tres").get("allocated")
     if isinstance(tres, list) and tres:
@@ -317,7 +327,12 @@ def _devices(job: dict[str, Any]) -> tuple[int | None, bool]:
             name = entry.get("name") if isinstance(entry, dict) else None
             if not isinstance(name, str) or entry.get("type") != "gres":
                 continue
-            count = _number(entry.get("count"), "count") or 0
+            count = entry.get("count")
+            if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 10**9:
+                if name == "gpu" or name.startswith("gpu:"):
+                    context.leave_out(row, NO_COUNT, f"{name}={count!r}")
+                    return None, False
+                continue
             if name == "gpu":
                 untyped = count
             elif name.startswith("gpu:"):

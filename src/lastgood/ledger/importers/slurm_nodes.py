@@ -73,12 +73,12 @@ class SlurmNodes:
         if head[:1] in {b"{", b"["}:
             yield from context.rows(
                 json_items(source, "nodes"),
-                lambda row: present(from_json(row.value, context), outages, row),
+                lambda row: present(from_json(row, context), outages, row),
             )
         elif head.startswith(b"NodeName="):
             yield from context.rows(
                 read_records(source.lines()),
-                lambda row: present(from_text(row.value, context), outages, row),
+                lambda row: present(from_text(row, context), outages, row),
             )
         else:
             table = Table(_header, _bare, _fits, _FREE)
@@ -138,7 +138,7 @@ def _past(row: Item, context: Context, outages: Outages) -> Iterator[Event] | No
     node = fields.get("nodename", "").strip()
     if not node:
         context.ignore(row, "an event of the whole cluster")
-        devices = devices_of(tres, gpus_of_tres)
+        devices = devices_of(tres, gpus_of_tres, row, context)
         if devices:
             context.note(f"the accounting lists clusters with up to {devices} accelerators")
         return None
@@ -146,6 +146,7 @@ def _past(row: Item, context: Context, outages: Outages) -> Iterator[Event] | No
     if state is None:
         context.ignore(row, "the node was in service")
         return None
+    devices = devices_of(tres, gpus_of_tres, row, context)
     outage = Outage(
         cluster=fields.get("cluster", "").strip() or context.options.cluster,
         node=node,
@@ -158,6 +159,6 @@ def _past(row: Item, context: Context, outages: Outages) -> Iterator[Event] | No
         recorded=fields.get("state", "").strip(),
         reason=said(fields.get("reason", "")),
         user=said(fields.get("user", "")) or None,
-        devices=devices_of(tres, gpus_of_tres, context),
+        devices=context.options.devices_per_node if devices is None else devices,
     )
     return outages.of(outage, row)

@@ -17,7 +17,7 @@ from lastgood.ledger.event import Event
 from lastgood.ledger.importers.importer import Context, RowProblem
 from lastgood.ledger.importers.json_scan import Item
 from lastgood.ledger.importers.slurm_outages import Outage, Outages, state_of
-from lastgood.ledger.importers.slurm_text import gpus_of_gres, gpus_of_tres
+from lastgood.ledger.importers.slurm_text import NO_COUNT, gpus_of_gres, gpus_of_tres
 from lastgood.ledger.importers.source import Line
 from lastgood.ledger.importers.times import ParsedTime
 
@@ -101,8 +101,9 @@ def _record(held: list[Line]) -> Item:
     return Item(held[0].number, raw, "\n".join(line.text for line in held))
 
 
-def from_text(text: str, context: Context) -> Present:
+def from_text(row: Item, context: Context) -> Present:
     """A node from text: pairs `Key=value` of a record; a value goes up to the next key, because reasons hold blanks."""
+    text: str = row.value
     if len(text) > RECORD_CHARS_MAX:
         raise RowProblem("a record that is too long", f"{len(text):,} characters")
     keys = list(itertools.islice(_KEY.finditer(text), KEYS_MAX))
@@ -127,9 +128,11 @@ def from_text(text: str, context: Context) -> Present:
             since = context.times.parse(stamped[2])
     if fields.get("BootTime", "").lower() not in NO_TIME:
         boot = context.times.parse(fields["BootTime"])
-    devices = devices_of(fields.get("Gres", ""), gpus_of_gres)
+    devices = devices_of(fields.get("Gres", ""), gpus_of_gres, row, context)
     if devices is None:
-        devices = devices_of(fields.get("CfgTRES", ""), gpus_of_tres, context)
+        devices = devices_of(fields.get("CfgTRES", ""), gpus_of_tres, row, context)
+    if devices is None:
+        devices = context.options.devices_per_node
     return Present(
         node=fields["NodeName"],
         words=fields["State"].split("+"),
@@ -142,8 +145,9 @@ def from_text(text: str, context: Context) -> Present:
     )
 
 
-def from_json(node: Any, context: Context) -> Present:
+def from_json(row: Item, context: Context) -> Present:
     """A node from an item of `nodes`."""
+    node = row.value
     if not isinstance(node, dict) or not isinstance(node.get("name"), str) or not node["name"]:
         raise RowProblem("no name of a node")
     state = node.get("state")
@@ -151,10 +155,12 @@ def from_json(node: Any, context: Context) -> Present:
     if not words:
         raise RowProblem("no node state")
     gres = node.get("gres")
-    devices = devices_of(gres, gpus_of_gres) if isinstance(gres, str) else None
+    devices = devices_of(gres if isinstance(gres, str) else "", gpus_of_gres, row, context)
     tres = node.get("tres")
     if devices is None:
-        devices = devices_of(tres if isinstance(tres, str) else "", gpus_of_tres, context)
+        devices = devices_of(tres if isinstance(tres, str) else "", gpus_of_tres, row, context)
+    if devices is None:
+        devices = context.options.devices_per_node
     user = node.get("reason_set_by_user")
     reason = node.get("reason")
     return Present(
@@ -198,14 +204,14 @@ def state_in(words: list[str]) -> str | None:
 
 
 def devices_of(
-    text: str, read: Callable[[str], int | None], context: Context | None = None
+    text: str, read: Callable[[str], int | None], row: Item, context: Context
 ) -> int | None:
-    """Accelerators that a text names; else what the person says that a node has, when a context is given."""
+    """Accelerators that a text names; None where it names none, or a number that cannot be, which is counted."""
     try:
-        found = read(text)
+        return read(text)
     except ValueError as error:
-        raise RowProblem("a count of accelerators that cannot be", str(error)) from error
-    return context.options.devices_per_node if found is None and context is not None else found
+        context.leave_out(row, NO_COUNT, str(error))
+        return None
 
 
 def said(text: str) -> str:

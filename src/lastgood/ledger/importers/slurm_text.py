@@ -14,6 +14,7 @@ from typing import NamedTuple
 from lastgood.ledger.importers.json_scan import Broken, Item
 from lastgood.ledger.importers.source import Line
 
+NO_COUNT = "a count of accelerators that cannot be: the row is kept without it, and its exposure is unknown"
 DELIMITERS = ("\x1f", "|", "\t", ";", ",")
 """In the order of how safe they are; the manual's own is `|`."""
 ROW_LINES_MAX = 64
@@ -27,8 +28,8 @@ BRACKETS_MAX = 8
 TEXT_MAX = 65_536
 """Longer host lists and resource strings are refused: a pattern over a megabyte of brackets takes hours."""
 
-_GRES_GPU = re.compile(r"(?:^|,)\s*(?:gres[/:])?gpu(?::([A-Za-z][\w.\-]*))?[:=](\d+)")
-_TRES_GPU = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d+)")
+_GRES_GPU = re.compile(r"(?:^|,)\s*(?:gres[/:])?gpu(?::([A-Za-z][\w.\-]*))?[:=](-?\d[\w.]*)")
+_TRES_GPU = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([^,]*)")
 
 
 class Layout(NamedTuple):
@@ -250,6 +251,7 @@ def gpus_of_gres(text: str) -> int | None:
 
 
 def _count(text: str) -> int:
-    if len(text) > 9:
-        raise ValueError("an impossible count of accelerators")
+    text = text.strip()
+    if len(text) > 9 or not (text.isascii() and text.isdigit()):
+        raise ValueError(f"an impossible count of accelerators: {text[:40]!r}")
     return int(text)

@@ -237,7 +237,7 @@ def test_what_is_no_state_or_exit_code_is_refused():
 
 def test_rows_that_are_wrong_are_named_with_their_reason(tmp_path):
     rows = table(
-        job(1, State="lost"), job(2, ExitCode="one"), job(3, Start="32 May"), job(4, AllocTRES="gres/gpu=9999999999"),
+        job(1, State="lost"), job(2, ExitCode="one"), job(3, Start="32 May"),
         job(5).replace("5|", "five|", 1), job(6),
     )  # fmt: skip
     quality = import_text(tmp_path, rows, name="x.psv").quality
@@ -245,11 +245,36 @@ def test_rows_that_are_wrong_are_named_with_their_reason(tmp_path):
         "no job state": (1, "x.psv#2"),
         "no exit code": (1, "x.psv#3"),
         "not a time": (1, "x.psv#4"),
-        "an allocation that cannot be": (1, "x.psv#5"),
-        "no job id": (1, "x.psv#6"),
+        "no job id": (1, "x.psv#5"),
     }
     with pytest.raises(BadInput, match="no job state"):
         import_text(tmp_path, rows, ledger="strict", is_strict=True)
+
+
+@pytest.mark.parametrize(
+    "tres",
+    ["cpu=4,gres/gpu=-8", "gres/gpu=9999999999", "gres/gpu=many", "gres/gpu:h100=8.5", "gres/gpu="],
+)
+def test_a_count_of_accelerators_that_cannot_be_costs_the_exposure_and_not_the_failure(
+    tmp_path, tres
+):
+    rows = table(job(1), job(2, State="NODE_FAIL", AllocTRES=tres))
+    read = import_text(tmp_path, rows, name="x.psv")
+    assert (read.quality.accepted, len(read.incidents)) == (2, 1)
+    assert list(read.quality.unusable.values()) == [1]
+    assert any("x.psv#3" in note for note in read.quality.notes)
+    assert [e.devices for e in read.events if e.kind == "exposure.join"] == [8]
+
+
+def test_a_count_in_json_that_cannot_be_costs_the_exposure_too(tmp_path):
+    sample = (SAMPLES / "sacct.json").read_text()
+    read = import_text(tmp_path, sample.replace('"count": 16', '"count": -16'), name="x.json")
+    assert sum(read.quality.unusable.values()) == 1
+    assert (
+        read.quality.rejected_count
+        == import_one(tmp_path, SAMPLES / "sacct.json").quality.rejected_count
+    )
+    assert all((e.devices or 0) >= 0 for e in read.events)
 
 
 def test_bytes_that_are_no_utf8_cost_a_character_and_not_a_row(tmp_path):

@@ -209,3 +209,14 @@ def test_a_record_of_a_megabyte_is_rejected_at_once(tmp_path):
     text = "NodeName=a State=DOWN " + "Reason=x [ " * 100_000
     quality = import_text(tmp_path, text).quality
     assert list(quality.rejected) == ["a record that is too long"]
+
+
+def test_a_count_of_accelerators_that_cannot_be_keeps_the_outage(tmp_path):
+    text = (
+        "Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User|TRES\n"
+        "c|n1|1793588400|1793592000|DOWN|Not responding|root|cpu=4,gres/gpu=-8\n"
+    )
+    read = import_text(tmp_path, text, name="x.psv")
+    assert len(read.incidents) == 1
+    assert list(read.quality.unusable.values()) == [1]
+    assert not any(event.kind.startswith("exposure") for event in read.events)
