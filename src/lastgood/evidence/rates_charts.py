@@ -85,8 +85,13 @@ def _binomial_limits(n: int, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     )
 
 
-def mean_cumulative_chart(curves: Sequence[tuple[str, MeanCumulative]]) -> Chart:
-    """Incidents per node over time for some groups, with bounds that hold when nodes differ."""
+def mean_cumulative_chart(
+    curves: Sequence[tuple[str, MeanCumulative]], *, has_holes: bool = False
+) -> Chart:
+    """Incidents per node over time for some groups, with bounds that hold when nodes differ.
+
+    Where the records have holes the axis is observed time, as in every study.
+    """
     rows: list[tuple] = []
     for name, curve in curves[:SERIES_MAX]:
         kept = _thinned(len(curve.times_h), SERIES_POINTS_MAX)
@@ -103,7 +108,7 @@ def mean_cumulative_chart(curves: Sequence[tuple[str, MeanCumulative]]) -> Chart
         ]
     nodes = curves[0][1].nodes if curves else 0
     columns = (
-        Column(title="Time", unit="d"),
+        Column(title="Observed time" if has_holes else "Time", unit="d"),
         Column(title="Incidents per node"),
         Column(title="95 % from"),
         Column(title="95 % to"),
@@ -121,11 +126,15 @@ def mean_cumulative_chart(curves: Sequence[tuple[str, MeanCumulative]]) -> Chart
     )
 
 
-def weekly_chart(changes: ChangePoints, *, is_operational: bool = False) -> Chart:
+def weekly_chart(
+    changes: ChangePoints, *, is_operational: bool = False, has_holes: bool = False
+) -> Chart:
     """Counts per bin with the level between change points, and the cuts numbered.
 
-    Where devices come and go the bins have equal exposure, and the axis is operational time, not the calendar.
+    Where devices come and go the bins have equal exposure, and the axis is operational time, not the calendar; where
+    the records have holes it is observed time.
     """
+    plain = "Observed time" if has_holes else "Time"
     unit = {WEEK_H: "week", DAY_H: "day"}.get(changes.bin_h, f"{changes.bin_h:.4g} h")
     level = [s.per_bin for s in changes.segments for _ in range(s.first, s.end)]
     width_d = changes.bin_h / DAY_H
@@ -138,7 +147,7 @@ def weekly_chart(changes: ChangePoints, *, is_operational: bool = False) -> Char
         for i, s in enumerate(changes.segments[1:], start=1)
     )
     columns = (
-        Column(title="Operational time" if is_operational else "Time", unit="d"),
+        Column(title="Operational time" if is_operational else plain, unit="d"),
         Column(title="Until", unit="d"),
         Column(title=f"Incidents per {unit}"),
         Column(title="Level"),

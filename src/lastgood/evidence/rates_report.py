@@ -174,7 +174,13 @@ def _trend_charts(studies: FleetStudies) -> list[Chart]:
     charts: list[Chart | None] = [cumulative_chart(at, clock.total, unit=clock.unit)]
     charts.append(_curves(studies))
     charts.append(
-        weekly_chart(whole.changes, is_operational=whole.is_operational) if whole.changes else None
+        weekly_chart(
+            whole.changes,
+            is_operational=whole.is_operational,
+            has_holes=len(records.windows) > 1,
+        )
+        if whole.changes
+        else None
     )
     charts.append(gap_chart(np.diff(np.sort(whole.sample.begin_h)), whole.gaps))
     return [chart for chart in charts if chart is not None]
@@ -187,4 +193,5 @@ def _curves(studies: FleetStudies) -> Chart | None:
     primary = studies.primary
     rows = [row for row in primary.rows if row.group.depth == 0] if primary else []
     curves = [(row.group.name, row.study.mcf) for row in rows if row.study.mcf is not None]
-    return mean_cumulative_chart(curves[:CURVES_MAX] or [("all", studies.all.mcf)])
+    shown = curves[:CURVES_MAX] or [("all", studies.all.mcf)]
+    return mean_cumulative_chart(shown, has_holes=len(studies.records.windows) > 1)

@@ -14,7 +14,7 @@ from lastgood.base.rng import numpy_stream
 from lastgood.base.units import US_PER_DAY, US_PER_H
 from lastgood.evidence.rates_answers import fleet_headline
 from lastgood.evidence.rates_records import RatesQuestion
-from lastgood.evidence.rates_report import read_records
+from lastgood.evidence.rates_report import fleet_part, read_records
 from lastgood.evidence.rates_rows import rate_rows
 from lastgood.evidence.rates_study import FleetStudies, study_fleet
 from tests.unit.evidence import made_fleet as made
@@ -158,6 +158,15 @@ def test_two_logs_of_ten_days_a_year_apart_are_twenty_days(tmp_path):
     found = study_fleet(records).all
     assert found.fleet_mean_time.value == pytest.approx(12 * US_PER_H)
     assert found.exposure.words == "48,000 node-h (100 nodes over 480.0 h)"
+
+
+@pytest.mark.parametrize(("hole", "axis"), [(HOLE, "Observed time"), (0, "Time")])
+def test_the_axis_of_a_picture_says_which_time_it_is(tmp_path, hole, axis):
+    path = fleet(hole, "nodes typed").write(tmp_path / "l.db")
+    section = fleet_part(path, RatesQuestion(nodes=NODES)).section
+    charts = {c.name: c for p in section.parts for c in p.charts}
+    for name in ("weekly", "mean-cumulative"):
+        assert charts[name].data.columns[0].title == axis
 
 
 def with_hole(tmp_path, *faults) -> FleetStudies:
