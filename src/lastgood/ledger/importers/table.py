@@ -14,7 +14,12 @@ from lastgood.base.errors import BadInput
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event
 from lastgood.ledger.importers.importer import Context, Head, Options, RowProblem
-from lastgood.ledger.importers.people_times import is_missing, is_still_open, parse_people_time
+from lastgood.ledger.importers.people_times import (
+    TWO_DAYS,
+    is_missing,
+    is_still_open,
+    parse_people_time,
+)
 from lastgood.ledger.importers.source import Item, Source
 from lastgood.ledger.importers.table_cells import LIST_MAX, Values, micros, text_of, texts_of, whole
 from lastgood.ledger.importers.table_items import read_rows
@@ -281,15 +286,25 @@ class _Parser:
         text = self._joined(values, name)
         if text is None or is_missing(text):
             raise RowProblem(f"no {name}")
-        found = parse_people_time(text, self._times, order=self._map.dates)
+        found = self._read(text)
         self._context.coverage(found.t_us)
         return found
+
+    def _read(self, text: str) -> ParsedTime:
+        try:
+            return parse_people_time(text, self._times, order=self._map.dates)
+        except RowProblem as problem:
+            if problem.reason == TWO_DAYS:
+                self._context.note(
+                    "some dates can be two days: say which in the column map (dates: day-first, or dates: month-first)"
+                )
+            raise
 
     def _end(self, values: Values, begin: ParsedTime) -> ParsedTime | None:
         """The end, from its column or from the duration; None while it is open."""
         text = self._joined(values, "stop")
         if text is not None and not is_still_open(text):
-            end = parse_people_time(text, self._times, order=self._map.dates)
+            end = self._read(text)
         else:
             seconds = text_of(values, self._columns.duration_s)
             if seconds is None or is_missing(seconds):

@@ -129,7 +129,9 @@ def guess_map(source: Source) -> Guess:
     found = _json_rows(source) if is_json else _csv_rows(source, delimiter)
     rows = list(itertools.islice(found, SAMPLE_ROWS_MAX))
     columns = _columns(rows)
-    guess = _write(_choose(columns), columns, rows, is_json=is_json, delimiter=delimiter)
+    guess = _write(
+        _choose(columns), columns, rows, rest=found, is_json=is_json, delimiter=delimiter
+    )
     unsure = [*guess.unsure, *_lists(rows)]
     if not is_json and shape_of(text) == "csv":
         unsure.append(
@@ -253,6 +255,7 @@ def _write(
     columns: dict[str, _Column],
     rows: list[Mapping[str, Any]],
     *,
+    rest: Iterator[Mapping[str, Any]],
     is_json: bool,
     delimiter: str,
 ) -> Guess:
@@ -273,7 +276,7 @@ def _write(
             "# zone: Europe/Berlin   # unsure: the times name no zone; write the one they were written in"
         )
         unsure.append("the times name no zone; write zone, or give --zone")
-    lines += _dates(times, unsure)
+    lines += _dates(times, rest, unsure)
     lines.append("columns:")
     for name, choice in chosen.items():
         doubt = f"   # unsure: {choice.doubt}" if choice.doubt else ""
@@ -386,16 +389,26 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def _dates(columns: list[_Column], unsure: list[str]) -> list[str]:
-    """The order of day and month, when a date can be two days."""
+def _dates(
+    columns: list[_Column], rest: Iterator[Mapping[str, Any]], unsure: list[str]
+) -> list[str]:
+    """The order of day and month, when a date can be two days: as the other dates of the whole file decide it."""
     values = [value for column in columns for value in column.values]
-    if not any(map(is_two_days, values)):
-        return []
     order = order_of("\n".join(values))
+    if order is None and not any(map(is_two_days, values)):
+        return []
+    if order is None:
+        names = {column.name for column in columns}
+        later = (str(value) for row in rest for name, value in _flat(row) if name in names)
+        order = next(filter(None, map(order_of, itertools.chain(values, later))), None)
+        if order is not None and any(order_of(value) not in {None, order} for value in values):
+            order = None  # the dates contradict each other
     if order is not None:
         return [f"dates: {order}"]
-    unsure.append("03/04/2026 can be two days, and no date of these decides: write dates")
-    return ["dates: month-first   # unsure: or day-first"]
+    unsure.append(
+        "03/04/2026 can be two days, and no date of the file decides: write dates; such rows are rejected until then"
+    )
+    return ["# dates: month-first   # unsure: or day-first; write the one that is meant"]
 
 
 _TIMES_ANYWHERE = Times(zone="UTC", year=2000)

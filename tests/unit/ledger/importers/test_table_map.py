@@ -156,7 +156,7 @@ def test_json_rows_are_guessed_by_their_dotted_names(tmp_path):
     ("dates", "expected"),
     [
         (["03/04/2026 01:00", "25/04/2026 01:00"], "day-first"), (["03/04/2026", "04/25/2026"], "month-first"),
-        (["25/04/2026"], None), (["2026-04-25"], None),
+        (["25/04/2026"], "day-first"), (["2026-04-25"], None),
     ],
 )  # fmt: skip
 def test_the_order_of_day_and_month_is_read_from_the_dates_that_decide(tmp_path, dates, expected):
@@ -225,3 +225,31 @@ def test_the_command_takes_a_preset_by_its_name(cli, tmp_path):
     )
 
     assert (result.exit_code, result.json["total"]["rows"]["accepted"]) == (0, 3)
+
+
+def test_an_order_of_dates_that_nothing_decides_is_proposed_as_a_comment(tmp_path):
+    """A map that is taken as it was guessed must not choose a month: the import asks, row by row."""
+    table = "start,node\n" + "".join(f"0{n}/04/2026 01:00,n1\n" for n in (3, 5, 7))
+    found = guess(tmp_path, table)
+
+    assert "\n# dates: month-first   # unsure" in found.text
+    assert parse_column_map(found.text.encode(), source="m").dates is None
+    assert any("write dates" in sentence for sentence in found.unsure)
+    (tmp_path / "map.yaml").write_text(found.text)
+    quality = import_text(
+        tmp_path, table, name="t.csv", format="table", column_map=tmp_path / "map.yaml"
+    ).quality
+    assert (quality.accepted, quality.rejected_count) == (0, 3)
+    assert any("dates: day-first" in note for note in quality.notes)
+
+
+def test_a_date_far_down_the_file_decides_the_order(tmp_path):
+    rows = ["03/04/2026 01:00"] * 400 + ["25/04/2026 01:00"]
+    found = guess(tmp_path, "start,node\n" + "".join(f"{date},n1\n" for date in rows))
+    assert "\ndates: day-first\n" in found.text
+
+
+def test_dates_that_contradict_each_other_decide_nothing(tmp_path):
+    rows = ["03/04/2026 01:00", "25/04/2026 01:00", "04/25/2026 01:00"]
+    found = guess(tmp_path, "start,node\n" + "".join(f"{date},n1\n" for date in rows))
+    assert "\n# dates:" in found.text
