@@ -83,25 +83,36 @@ class ParsedTime(NamedTuple):
     def later(self, by_us: int, *, is_inferred: bool | None = None) -> ParsedTime:
         """A time that is so much later, or the same one marked otherwise."""
         mark = self.is_inferred if is_inferred is None else is_inferred
-        return LocalTime.made(self.t_us + by_us, mark, self.name_us + by_us)
+        return ParsedTime(self.t_us + by_us, mark)
 
 
 class LocalTime(ParsedTime):
     """A time that named no zone. Its name is what the clock on the wall showed (without a year: in 2000)."""
 
-    wall_us: int
+    wall: datetime
+    shift_us: int
+    has_year = True
 
     @classmethod
-    def made(cls, t_us: int, is_inferred: bool, wall_us: int) -> LocalTime:
-        """A time with its name."""
+    def made(cls, t_us: int, is_inferred: bool, wall: datetime, shift_us: int = 0) -> LocalTime:
+        """A time, what it was read from, and how much later than that it lies."""
         found = cls(t_us, is_inferred)
-        found.wall_us = wall_us
+        found.wall, found.shift_us = wall, shift_us
         return found
 
     @property
     def name_us(self) -> int:
         """So that another `--zone` or `--year` gives the same record the same name."""
-        return self.wall_us
+        # Computed when it is asked for: most rows of a log are named by their bytes.
+        year = self.wall.year if self.has_year else _NO_YEAR
+        return _us(self.wall.replace(year=year, tzinfo=UTC)) + self.shift_us
+
+    def later(self, by_us: int, *, is_inferred: bool | None = None) -> ParsedTime:
+        """A time that is so much later, or the same one marked otherwise."""
+        mark = self.is_inferred if is_inferred is None else is_inferred
+        found = LocalTime.made(self.t_us + by_us, mark, self.wall, self.shift_us + by_us)
+        found.has_year = self.has_year
+        return found
 
 
 class Times:
@@ -166,7 +177,7 @@ class Times:
         if is_twofold:
             self._on_doubt(TWICE if _us(aware) < _us(other) else NEVER)
         is_inferred = is_twofold or not self._is_zone_known
-        return LocalTime.made(_us(aware), is_inferred, _us(when.replace(tzinfo=UTC)))
+        return LocalTime.made(_us(aware), is_inferred, when)
 
     def _number(self, text: str, unit: str | None = None) -> ParsedTime | None:
         if _NUMBER.fullmatch(text) is None:
@@ -220,8 +231,9 @@ class Times:
         """A date without a year: that of `--year`, else the last one that is not after the file's own time."""
         rest = (month, day, hour, minute, second, fraction)
         found = self._with_year(rest)
-        wall_us = _us(_date(_NO_YEAR, *rest).replace(tzinfo=UTC))
-        return LocalTime.made(found.t_us, found.is_inferred, wall_us)
+        if isinstance(found, LocalTime):
+            found.has_year = False
+        return found
 
     def _with_year(self, rest: tuple[int, str, str, str, str, str | None]) -> ParsedTime:
         if self._year is not None:
@@ -236,7 +248,7 @@ class Times:
                 year -= 1
                 continue
             if found.t_us <= self._mtime_us + _AHEAD_US_MAX:
-                return ParsedTime(found.t_us, is_inferred=True)
+                return found.later(0, is_inferred=True)
             year -= 1
         raise RowProblem("a date that does not exist", f"month {rest[0]} day {rest[1]}")
 
