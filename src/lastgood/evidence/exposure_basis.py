@@ -94,7 +94,7 @@ def refuse_contradiction(records: FleetRecords, one: OneExposure) -> None:
     """
     question = records.question
     if question.nodes is not None and one.nodes and question.nodes != one.nodes:
-        _refuse("--nodes", question.nodes, f"{one.nodes:,} nodes")
+        _refuse("--nodes", question.nodes, f"{one.nodes:,} node{'' if one.nodes == 1 else 's'}")
     if question.devices is not None:
         recorded = _recorded(one.table, records)
         if recorded and recorded != (question.devices, question.devices):

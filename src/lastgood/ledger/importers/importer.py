@@ -123,6 +123,7 @@ class Context:
         self._name = cleaner.text(source.label)
         self._on_raw = on_raw
         self._is_ignored = False
+        self._ignored_reasons: list[str] = []
         self._is_held = False
         self._row: Row | None = None
         self._row_sha = b""
@@ -159,6 +160,7 @@ class Context:
             quality.read += 1
             self._row, self._row_events = row, 0
             self._is_ignored = self._is_held = False
+            self._ignored_reasons.clear()
             inferred_times = quality.inferred_times
             try:
                 value = getattr(row, "value", None)
@@ -183,6 +185,8 @@ class Context:
     def ignore(self, row: Row, why: str) -> None:
         """Counts a row that is whole and not about failures. `why` must not differ from row to row."""
         self._is_ignored = True
+        if row is self._row:
+            self._ignored_reasons.append(why)
         self.quality.ignore(why)
 
     def hold(self, row: Row) -> None:
@@ -193,6 +197,8 @@ class Context:
     def _reject_row(self, row: Row, problem: RowProblem, inferred_times: int) -> None:
         """Rejects a row whole: what its first events added to the counts is taken back."""
         self.quality.inferred_times = inferred_times
+        for why in self._ignored_reasons:  # no row is both
+            self.quality.ignore(why, -1)
         self.reject(row, problem)
 
     def reject(self, row: Row, problem: RowProblem) -> None:

@@ -95,8 +95,11 @@ class Quality:
         return self.moved_events * 2 > self.events_merged
 
     def ignore(self, reason: str, count: int = 1) -> None:
-        """Counts rows that are whole and not about failures."""
-        self.ignored[_bounded(reason, self.ignored)] += count
+        """Counts rows that are whole and not about failures; a negative count takes back what was counted too early."""
+        reason = _bounded(reason, self.ignored)
+        self.ignored[reason] += count
+        if self.ignored[reason] == 0:
+            del self.ignored[reason]
 
     def reject(self, reason: str, *, locator: str, detail: str | None, raw: str) -> None:
         """Counts a row that could not be taken, and keeps the first ones."""

@@ -326,7 +326,8 @@ def _words(
             lines += [f"  class: {_quoted(column.name)}", "words:", "  class:"]
             lines += [f"    {_quoted(word)}: {found}   # unsure" for word, found in classes.items()]
             lines.append('    "*": fail_stop   # unsure')
-        lines += ["  cause:"] if classes else ["words:", "  cause:"]
+        # A column without a single word has no list of words: an empty one would be no YAML of ours.
+        lines += ([] if classes else ["words:"]) + ["  cause:"] if words else []
         for word in words:
             lines.append(f"    {_quoted(word)}: {find_cause(word) or 'unknown'}   # unsure")
         unsure.append("what the words for causes mean is a guess")

@@ -300,6 +300,22 @@ def test_a_mistake_in_the_options_is_no_bad_row():
         list(context.rows([line("x")], parse))
 
 
+def test_a_row_that_is_rejected_behind_its_ignoring_is_counted_once():
+    context = context_of()
+
+    def parse(row):
+        context.ignore(row, "not about failures")
+        if row.number == 2:
+            raise RowProblem("not a time")
+
+    rows = [Line(number, b"x", "x", is_damaged=False) for number in (1, 2)]
+    assert list(context.rows(rows, parse)) == []
+
+    quality = context.quality
+    assert dict(quality.ignored) == {"not about failures": 1}
+    assert (quality.read, quality.rejected_count) == (2, 1)
+
+
 def test_the_examples_of_rejected_rows_are_masked():
     context = context_of()
 

@@ -110,6 +110,14 @@ def test_a_guess_can_be_given_back_as_it_is(tmp_path):
     }  # fmt: skip
 
 
+def test_a_column_without_a_word_in_it_gets_no_list_of_words(tmp_path):
+    text = "node,start,cause\nn1,2026-11-02T03:14:00Z,\nn2,2026-11-03T03:14:00Z,\n"
+    found = guess(tmp_path, text)
+
+    parse_column_map(found.text.encode(), source="guess.yaml")
+    assert "words:" not in found.text
+
+
 def test_a_guess_says_what_it_is_unsure_of(tmp_path):
     found = guess_file(SAMPLES / "faults.csv")
 
