@@ -89,11 +89,14 @@ def test_a_broken_snapshot_is_found_on_re_reading_and_an_older_state_is_taken(dr
     assert dropped, "the broken state was built upon"
     (closed,) = drilled.events_of(incident, "incident.close")
     assert closed.body["resumed_step"] < min(dropped)
-    assert (
-        closed.body["lost_steps"]
-        == incident.lost_steps
-        == max(dropped) - closed.body["resumed_step"]
-    )
+    # The broken state may be that of a step which nobody had accepted yet: then nothing that counted is lost with it.
+    (opened,) = drilled.events_of(incident, "incident.open")
+    accepted = [e.body["last"] for e in drilled.events if e.kind == "step" and e.seq < opened.seq][
+        -1
+    ]
+    lost = accepted - closed.body["resumed_step"]
+    assert closed.body["lost_steps"] == incident.lost_steps == lost
+    assert max(dropped) <= accepted + 1
     assert_recovered_in_order(incident)
 
 
