@@ -35,6 +35,8 @@ SAMPLE_ROWS_MAX = 300
 TIMES_LOOKED_AT = 60
 WORDS_MAX = 40
 """Distinct words of a column that are worth a list of meanings."""
+WORD_CHARS_MAX = 200
+"""A key of YAML ends at 1,024 characters, however it is quoted; nobody writes a meaning beside a longer text than this."""
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "start": ("start", "starttime", "begin", "began", "from", "onset", "opened", "startsat", "startedat", "startdate",
@@ -357,7 +359,9 @@ def _left_over(chosen: dict[str, _Choice], columns: dict[str, _Column]) -> list[
 
 
 def _distinct(column: _Column) -> list[str]:
-    return [word for word, _ in Counter(column.values).most_common(WORDS_MAX + 1)]
+    """The words that are worth a line of a map; a text too long for a key of YAML is none."""
+    words = Counter(value for value in column.values if len(value) <= WORD_CHARS_MAX)
+    return [word for word, _ in words.most_common(WORDS_MAX + 1)]
 
 
 def _quoted(text: str) -> str:

@@ -118,6 +118,15 @@ def test_a_column_without_a_word_in_it_gets_no_list_of_words(tmp_path):
     assert "words:" not in found.text
 
 
+def test_a_text_too_long_for_a_key_is_no_word_of_the_map(tmp_path):
+    text = f"node,start,cause\nn1,2026-11-02T03:14:00Z,DIMM\nn2,2026-11-03T03:14:00Z,{'x' * 3000}\n"
+    found = guess(tmp_path, text)
+
+    parse_column_map(found.text.encode(), source="guess.yaml")
+    assert "DIMM" in found.text
+    assert "x" * 100 not in found.text
+
+
 def test_a_guess_says_what_it_is_unsure_of(tmp_path):
     found = guess_file(SAMPLES / "faults.csv")
 
