@@ -80,7 +80,12 @@ def test_a_mutated_map_is_a_map_or_a_list_of_problems(data):
 @given(data=st.data())
 def test_a_guess_of_a_mutated_table_is_yaml_that_this_reader_reads(data):
     table, _ = data.draw(st.sampled_from(PAIRS))
-    guess = guess_map(Source("-", stream=io.BytesIO(data.draw(changed(table)))))
+    mutated = data.draw(changed(table))
+    try:
+        guess = guess_map(Source("-", stream=io.BytesIO(mutated)))
+    except BadInput as error:  # a file that begins like a packed one is told to be unpacked
+        assert "packed" in str(error), error  # noqa: PT017
+        return
     try:
         parse_column_map(guess.text.encode(), source="map.yaml")
     except Problems as error:
