@@ -196,13 +196,6 @@ def read_parquet(folder: Path) -> EventTable:
     return table if gone is None else table.take(~gone)
 
 
-def read_coverage(folder: Path) -> tuple[Coverage, ...]:
-    """The `coverage` of an export alone, without reading its other columns."""
-    parquet = import_pyarrow("reading Parquet")
-    months = _Months(parquet, folder, check_export(folder))
-    return months.coverage(months.superseded())
-
-
 def _give_back_memory() -> None:
     """Arrow keeps what it freed; what is computed next needs it."""
     import pyarrow as pa

@@ -10,7 +10,6 @@ import pytest
 from lastgood.base.errors import BadInput, LedgerCorrupt, LedgerError, MissingExtra
 from lastgood.ledger.columns import read_events
 from lastgood.ledger.event import Event
-from lastgood.ledger.parquet import read_coverage
 from lastgood.ledger.parquet_export import export_parquet
 from lastgood.ledger.store import open_store
 from lastgood.ledger.verify import verify_ledger
@@ -217,7 +216,7 @@ def test_an_empty_ledger_is_an_export_without_months(tmp_path):
     assert (len(table), table.size) == (0, 0)
 
 
-def test_what_is_covered_can_be_read_alone(tmp_path):
+def test_what_is_covered_comes_back_without_what_was_superseded(tmp_path):
     with open_store(tmp_path / "ledger.db", clock=clock_at()) as store:
         for number, (begin, corrects) in enumerate(((5, None), (1, None), (2, "event-0"))):
             said = {"coverage": {"begin_us": begin, "end_us": 9, "format": "xid"}}
@@ -225,9 +224,9 @@ def test_what_is_covered_can_be_read_alone(tmp_path):
                 [some_event(number, body=said, links={"supersedes": corrects} if corrects else {})]
             )
     export_parquet(tmp_path / "ledger.db", tmp_path / "out")
-    covered = read_coverage(tmp_path / "out")
+    covered = read_events(tmp_path / "out").coverage
     assert [c.begin_us for c in covered] == [1, 2]
-    assert covered == read_events(tmp_path / "out").coverage
+    assert covered == read_events(tmp_path / "ledger.db").coverage
 
 
 def test_duckdb_reads_the_months(folder):

@@ -74,12 +74,6 @@ class Runs:
         """A quantile of the wall time; the interval is made of order statistics (exact binomial)."""
         return quantile_estimate(self.wall, share)
 
-    def share_within(self, wall: float) -> float:
-        """Share of the replications that end within this wall time."""
-        import numpy as np
-
-        return float(np.searchsorted(self.wall, wall, side="right")) / self.count
-
 
 def quantile_estimate(ordered: Any, share: float) -> Estimate:
     """A quantile of ascending values with a distribution-free interval; an end is None when n is too small for it.
