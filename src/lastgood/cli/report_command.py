@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood import __version__
-from lastgood.base.errors import EXIT_HELD, BadInput, Problems
+from lastgood.base.errors import EXIT_HELD, BadInput
 from lastgood.cli.evidence_commands import (
     CONTEXT,
     chosen_contract,
@@ -168,20 +168,8 @@ def is_ledger(path: Path) -> bool:
 
 def _import(paths: Sequence[Path], place: Path) -> None:
     from lastgood.ledger.importers.driver import import_files
-    from lastgood.ledger.importers.registry import FORMATS
 
-    try:
-        result = import_files(list(paths), ledger=place)
-    except (BadInput, Problems) as error:
-        if len(paths) > 1:
-            raise
-        raise BadInput(
-            "not a ledger, and no log of a format that is known",
-            where=str(paths[0]),
-            found=str(error),
-            needs=f"a ledger, or a file of one of: {', '.join(FORMATS)}",
-            next="name the format: lastgood import FORMAT PATH --ledger LEDGER",
-        ) from error
+    result = import_files(list(paths), ledger=place)
     total = result.total
     for file in result.files[:8]:
         click.echo(f"{file.name}: {file.format or 'empty'}{' (detected)' if file.is_detected else ''}", err=True)  # fmt: skip
