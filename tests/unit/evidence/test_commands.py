@@ -98,7 +98,8 @@ def test_a_file_that_is_no_ledger_is_refused_without_a_traceback(cli, tmp_path):
     (tmp_path / "l.db").write_bytes(b"hello" * 1000)
     result = cli("report", tmp_path / "l.db")
     assert result.exit_code in {2, 3}
-    assert "not a ledger" in result.stderr
+    assert "no format recognises this file" in result.stderr
+    assert "lastgood import FORMAT PATH" in result.stderr
 
 
 def test_bundle_then_recompute_says_equal_with_the_count(cli, ledger, tmp_path):
