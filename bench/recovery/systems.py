@@ -216,6 +216,6 @@ SYSTEMS: dict[str, Callable[[Job, str], None]] = {
     "torchrun": start_torchrun,
     "ft_launcher": start_ft_launcher,
     "nvrx in-process": start_inprocess,
-    "nvrx in-process, 1 reserve": start_inprocess_reserve,
+    "nvrx in-process + 1 reserve": start_inprocess_reserve,
     "torchft": start_torchft,
 }
