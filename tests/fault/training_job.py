@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--pace-ms", type=float, default=0)
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--rewrap", action="store_true")
-    parser.add_argument("--discards", type=int, default=2)
+    parser.add_argument("--discards", type=int, default=1)
     options = parser.parse_args()
     model = make_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

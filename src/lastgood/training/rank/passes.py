@@ -1,9 +1,9 @@
 """Which passes through the user's step a rank makes after a restore. Pure.
 
 Re-wrapping DDP starts again with its first bucket layout, which changes the bits of the next update. One pass
-with the new wrapper makes DDP rebuild its buckets; two are taken, so that the second already runs the final layout.
-Step 1 is different: plain torch itself still runs the first layout there, so a replay of step 1 takes a fresh
-wrapper and no throw-away pass.
+with the new wrapper shows DDP the order of the gradients; the next forward pass rebuilds the buckets from it before
+anything is reduced, so one pass is thrown away. Step 1 is different: plain torch itself still runs the first layout
+there, so a replay of step 1 takes a fresh wrapper and no throw-away pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class PassKind(enum.StrEnum):
     STEP = "step"
     """A new step: its result is kept and published."""
     DISCARD = "discard"
-    """Thrown away: lets DDP settle its buckets."""
+    """Thrown away: shows DDP the order in which gradients become ready."""
     TRIAL = "trial"
     """The first of two runs of the same step; only its digest is kept."""
     PROBE = "probe"
@@ -39,22 +39,22 @@ class Pass:
     """A fresh DDP wrapper is made before it."""
 
 
-def _settle(step: int, last: Pass, second: PassKind = PassKind.DISCARD) -> tuple[Pass, ...]:
-    return (Pass(PassKind.DISCARD, step, wraps=True), Pass(second, step), last)
-
-
 def passes_after_restore(mode: VerifyMode, *, restore_step: int) -> tuple[Pass, ...]:
     """Return the passes that verify a restored state."""
     step = restore_step + 1
     if mode is VerifyMode.PREDECESSOR:
         if step == 1:
             return (Pass(PassKind.REPLAY, step, wraps=True),)
-        return _settle(step, Pass(PassKind.REPLAY, step))
+        return (_discard(step), Pass(PassKind.REPLAY, step))
     if step == 1:
         return (Pass(PassKind.TRIAL, step, wraps=True), Pass(PassKind.REPLAY, step, wraps=True))
-    return _settle(step, Pass(PassKind.REPLAY, step), second=PassKind.TRIAL)
+    return (_discard(step), Pass(PassKind.TRIAL, step), Pass(PassKind.REPLAY, step))
 
 
 def passes_of_probe(step: int) -> tuple[Pass, ...]:
     """Return the passes that run a finished step once more, through a fresh wrapper as a recovery would."""
-    return _settle(step, Pass(PassKind.PROBE, step))
+    return (_discard(step), Pass(PassKind.PROBE, step))
+
+
+def _discard(step: int) -> Pass:
+    return Pass(PassKind.DISCARD, step, wraps=True)
