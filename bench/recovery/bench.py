@@ -49,6 +49,9 @@ def main() -> None:
         print(options.setup / "bin" / "python")
         return
     if not options.table:
+        signal.signal(
+            signal.SIGTERM, lambda *_: sys.exit(143)
+        )  # unwinds, so that the job in progress is ended
         measure_all(options)
     print(table(read_rows(options.output)))
 
