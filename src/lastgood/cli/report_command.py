@@ -200,17 +200,17 @@ def _make_report(
         Question,
         build_report,
         events_of_run,
-        open_ledger,
         recorded_contract,
         report_instant_us,
         reported_run,
     )
     from lastgood.evidence.rates_report import fleet_part
+    from lastgood.ledger.store import read_store
 
     if path.is_dir():
         _refuse_run_options(path, run, contract)
         return _export_report(path, question=question, mappings=mappings)
-    with open_ledger(path) as store:
+    with read_store(path) as store:
         head = store.head()
         chosen = reported_run(store, run)
         events = events_of_run(store, chosen)

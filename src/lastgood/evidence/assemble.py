@@ -5,7 +5,6 @@ Everything that a report depends on is in `Question`, so that whoever recomputes
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from lastgood.evidence.rates_quality_part import imported_files
 from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.report import Headline, Note, Report, Reproduction, Section
 from lastgood.ledger.event import Event
-from lastgood.ledger.store import Store, open_store, read_store
+from lastgood.ledger.store import Store
 from lastgood.ledger.tree_head import TreeHead
 
 RUNS_NAMED_MAX = 8
@@ -58,16 +57,6 @@ class Question:
     version: str
     rates: RatesQuestion | None = None
     """How the statistics of imported failures are to be made; None for a report without them."""
-
-
-def open_ledger(path: Path) -> Store:
-    """The ledger for reading, so that nothing is left behind.
-
-    SQLite makes two small files beside a ledger that nobody has open, and a read-only connection cannot remove them
-    again; so where we may write, the connection may too, though nothing is ever appended here.
-    """
-    may_write = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    return open_store(path, create=False) if may_write else read_store(path)
 
 
 def newest_run(store: Store) -> str | None:

@@ -21,7 +21,6 @@ from lastgood.evidence.assemble import (
     Question,
     build_report,
     events_of_run,
-    open_ledger,
     recorded_contract,
     report_instant_us,
     reported_run,
@@ -33,6 +32,7 @@ from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.rates_report import fleet_part
 from lastgood.evidence.report import Report, canonical_plain, figures_in
 from lastgood.evidence.share_folder import SHARED_NAME, share_folder
+from lastgood.ledger.store import read_store
 from lastgood.ledger.tree_head import TreeHead
 
 
@@ -82,7 +82,7 @@ def write_bundle(
         source = str(contract or archive.CONTRACT)
         declared = read_contract(folder / archive.CONTRACT, source=source)
         on_stage("copying the ledger")
-        with open_ledger(ledger) as store:
+        with read_store(ledger) as store:
             store.copy_to(folder / archive.LEDGER)
         share = None
         if share_key is not None:
@@ -113,7 +113,7 @@ def write_bundle(
 
 
 def _run_count(ledger: Path) -> int:
-    with open_ledger(ledger) as store:
+    with read_store(ledger) as store:
         return len(run_names(store))
 
 
@@ -147,7 +147,7 @@ def read_contract(path: Path, *, source: str) -> FailureContract:
 
 
 def _recorded(ledger: Path, run: str | None) -> str | None:
-    with open_ledger(ledger) as store:
+    with read_store(ledger) as store:
         return recorded_contract(store.events(run=reported_run(store, run), kinds=["run.start"]))
 
 
@@ -168,7 +168,7 @@ def _write_contract(contract: Path | None, target: Path, *, recorded: str | None
 def _compute(
     ledger: Path, contract: FailureContract, question: Question, builders: Builders
 ) -> tuple[Report, TreeHead, Question]:
-    with open_ledger(ledger) as store:
+    with read_store(ledger) as store:
         head = store.head()
         question = replace(question, run=reported_run(store, question.run))
         events = events_of_run(store, question.run)

@@ -78,9 +78,9 @@ def fleet_part(
 
 def files_of(path: Path) -> list[ImportedFile]:
     """The files that were imported into a ledger; none for one that holds only what it recorded itself."""
-    from lastgood.evidence.assemble import open_ledger
+    from lastgood.ledger.store import read_store
 
-    with open_ledger(path) as store:
+    with read_store(path) as store:
         return imported_files(store.events(kinds=["annotation"]))
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from lastgood.contract.load import contract_digest, parse_contract
 from lastgood.evidence import archive
-from lastgood.evidence.assemble import open_ledger
 from lastgood.evidence.manifest import Original, Share
 from lastgood.evidence.pseudonyms import Pseudonyms
 from lastgood.evidence.share import Sharer
 from lastgood.evidence.share_contract import share_contract
+from lastgood.ledger.store import read_store
 
 SHARED_NAME = "ledger.db (pseudonymised: its root is not that of the original)"
 NOTE = (
@@ -33,13 +33,13 @@ def share_folder(
     names = Pseudonyms(key)
     with tempfile.TemporaryDirectory(prefix="lastgood-share-") as name:
         written, compact = Path(name) / archive.LEDGER, Path(name) / "compact.db"
-        with open_ledger(ledger) as store:
+        with read_store(ledger) as store:
             sharer, head = Sharer(store, names), store.head()
             raw = contract.read_bytes()
             shared = share_contract(raw, names, source=source)
             sharer.knows_digest(_digest(raw), _digest(shared))
             sharer.write(written)
-        with open_ledger(written) as store:
+        with read_store(written) as store:
             store.copy_to(compact)
         contract.write_bytes(shared)
         ledger.unlink()

@@ -127,27 +127,44 @@ def _title(objects: dict[str, tuple[str, str, str | None]], name: str) -> str:
 def open_read_only(path: Path) -> apsw.Connection:
     """The ledger for reading: nothing in the file or beside it changes, whoever owns it.
 
+    SQLite makes two small files beside a ledger in write-ahead mode that nobody has open, and a connection that may
+    not write cannot remove them again. So the connection may write where we may, and is told not to: its last act is
+    to clean up behind itself. Where we may not write, the file is read as one that nobody changes. A ledger with
+    records in its log is another process's business (it runs, or was killed): that log stays as it is.
+
     Raises:
         LedgerError: Not a ledger, a newer one, or not readable.
     """
     with storage_errors(path):
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        if _has_log(path):
+            return _checked(path, apsw.SQLITE_OPEN_READONLY)
+        if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+            return _checked(path, apsw.SQLITE_OPEN_READONLY, is_immutable=True)
         try:
-            connection.set_busy_timeout(READ_BUSY_MS_MAX)
-            try:
-                check_identity(connection, path, may_be_empty=False)
-            except (apsw.CantOpenError, apsw.ReadOnlyError):
-                # A WAL needs shared memory beside it, which read-only media cannot hold. Without a WAL none is needed.
-                if path.with_name(path.name + "-wal").exists():
-                    raise
-                connection.close()
-                uri = f"file:{quote(str(path))}?immutable=1"
-                flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-                connection = apsw.Connection(uri, flags=flags)
-                check_identity(connection, path, may_be_empty=False)
-        except BaseException:
-            connection.close()
-            raise
+            return _checked(path, apsw.SQLITE_OPEN_READWRITE)
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            # What the kernel allows and the medium does not. Without a log none is needed.
+            return _checked(path, apsw.SQLITE_OPEN_READONLY, is_immutable=True)
+
+
+def _has_log(path: Path) -> bool:
+    """True when records lie in a write-ahead log beside the ledger; an empty one is left by a reader that was killed."""
+    try:
+        return os.stat(f"{path}-wal").st_size > 0
+    except OSError:
+        return False
+
+
+def _checked(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Connection:
+    uri = f"file:{quote(str(path))}" + "?immutable=1" * is_immutable
+    connection = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
+    try:
+        connection.set_busy_timeout(READ_BUSY_MS_MAX)
+        connection.execute("PRAGMA query_only = 1")
+        check_identity(connection, path, may_be_empty=False)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -243,7 +243,12 @@ class Store:
         """Writes a compact copy of the ledger as one plain file, readable from read-only media (for a bundle)."""
         with storage_errors(target):
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            self.connection.execute("VACUUM INTO ?", (str(target),))
+            is_reader = one(self.connection, "PRAGMA query_only")
+            self.connection.execute("PRAGMA query_only = 0")  # which forbids writing elsewhere too
+            try:
+                self.connection.execute("VACUUM INTO ?", (str(target),))
+            finally:
+                self.connection.execute(f"PRAGMA query_only = {is_reader}")
 
     # --- inside a transaction ---------------------------------------------------------------------
 

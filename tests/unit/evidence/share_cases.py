@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lastgood.evidence import archive
-from lastgood.evidence.assemble import open_ledger
+from lastgood.ledger.store import read_store
 
 CHARS_MIN = 4
 NAMING_KEYS = {"host", "node", "nodes", "hostname", "user", "owner", "path", "job"}
@@ -27,7 +27,7 @@ def tells_somebody(name: str) -> bool:
 def names_in(ledger: Path) -> set[str]:
     """Every name that the events of a ledger hold, taken from the fields that are there for names."""
     found: set[str] = set()
-    with open_ledger(ledger) as store:
+    with read_store(ledger) as store:
         for event in store.events():
             found.add(event.id)
             found.update(d.id for d in event.domain)
@@ -59,7 +59,7 @@ def _in_value(value: Any, key: str | None) -> Iterator[str]:
 def bytes_of(bundle: Path) -> bytes:
     """All that a bundle holds: its files, and the bodies of its ledger once more, because pages of a file cut them."""
     raw = b"\0".join((bundle / name).read_bytes() for name in archive.NAMES)
-    with open_ledger(bundle / archive.LEDGER) as store:  # leaves no file behind
+    with read_store(bundle / archive.LEDGER) as store:  # leaves no file behind
         bodies = [row[0] for row in store.connection.execute("SELECT body FROM event ORDER BY seq")]
     return raw + b"\0" + b"\0".join(bodies)
 

@@ -14,7 +14,6 @@ from lastgood.contract.load import contract_digest, parse_contract
 from lastgood.contract.model import contract_text
 from lastgood.contract.starter import starter_text
 from lastgood.evidence import archive
-from lastgood.evidence.assemble import open_ledger
 from lastgood.evidence.bundle import write_bundle
 from lastgood.evidence.pseudonyms import Pseudonyms
 from lastgood.evidence.public_words import public_words
@@ -22,7 +21,7 @@ from lastgood.evidence.recompute import recompute_bundle
 from lastgood.evidence.report import figures_in
 from lastgood.ledger.importers.driver import import_files
 from lastgood.ledger.importers.importer import Options
-from lastgood.ledger.store import open_store
+from lastgood.ledger.store import open_store, read_store
 from lastgood.ledger.verify import verify_ledger
 from lastgood.training.report import build_section
 from tests.unit.evidence import sample_run
@@ -205,7 +204,7 @@ def _rounded(rows):
 
 
 def test_the_order_of_events_of_one_instant_is_kept(run_ledger, shared_run):
-    with open_store(run_ledger) as before, open_ledger(shared_run.path / archive.LEDGER) as after:
+    with open_store(run_ledger) as before, read_store(shared_run.path / archive.LEDGER) as after:
         old = [event.seq for event in sorted(before.events(), key=lambda e: e.id)]
         new = [event.seq for event in sorted(after.events(), key=lambda e: e.id)]
         assert old == new
@@ -224,7 +223,7 @@ def test_a_correction_still_corrects_the_same_event(tmp_path):
     with open_store(tmp_path / "l.db") as store:
         store.append([*events, later])
     bundled(tmp_path / "l.db", tmp_path / "b", key=KEY)
-    with open_ledger(tmp_path / "b" / archive.LEDGER) as store:
+    with read_store(tmp_path / "b" / archive.LEDGER) as store:
         shared = list(store.events())
     assert shared[-1].links.supersedes == shared[2].id
 
@@ -237,14 +236,14 @@ def _links():
 
 def test_the_run_still_stands_under_the_contract_that_it_was_started_with(shared_run):
     declared = parse_contract((shared_run.path / archive.CONTRACT).read_bytes())
-    with open_ledger(shared_run.path / archive.LEDGER) as store:
+    with read_store(shared_run.path / archive.LEDGER) as store:
         start = list(store.events(kinds=["run.start"]))[-1]
     assert start.body["contract_digest"] == contract_digest(declared)
     assert parse_contract(start.body["contract"]) == declared
 
 
 def test_one_name_has_one_pseudonym_wherever_it_stands(shared_run):
-    with open_ledger(shared_run.path / archive.LEDGER) as store:
+    with read_store(shared_run.path / archive.LEDGER) as store:
         events = list(store.events())
     hosts = {d.id for e in events for d in e.domain if d.kind == "host"}
     assert len(hosts) == 1
@@ -279,7 +278,7 @@ def test_a_bundle_that_is_not_shared_says_nothing_of_sharing(run_ledger, tmp_pat
 
 def test_a_named_run_is_the_one_that_is_reported(run_ledger, tmp_path):
     made = bundled(run_ledger, tmp_path / "b", key=KEY, run="quiet-1")
-    with open_ledger(made.path / archive.LEDGER) as store:
+    with read_store(made.path / archive.LEDGER) as store:
         quiet = {e.run for e in store.events() if e.kind == "run.start" and e.body["mode"] == "run"}
     assert quiet == {made.report.subject}
 
@@ -315,6 +314,6 @@ def test_two_shares_of_one_ledger_cannot_be_joined(cli, run_ledger, tmp_path):
     runs = set()
     for name in ("a", "b"):
         assert cli("bundle", run_ledger, "-o", tmp_path / name, "--share").exit_code == 0
-        with open_ledger(tmp_path / name / archive.LEDGER) as store:
+        with read_store(tmp_path / name / archive.LEDGER) as store:
             runs |= {event.run for event in store.events()}
     assert len(runs) == 4
