@@ -17,6 +17,7 @@ from lastgood.base.errors import Problem, Problems
 from lastgood.contract.taxonomy import DomainKind, FailureClass
 
 REPEAT_COUNT_MAX = 100_000
+FACTOR_MAX = 1000.0
 T_US_MAX = 100 * 366 * 24 * 3600 * 1_000_000
 """A hundred years, for tapes of whole fleets."""
 
@@ -34,6 +35,16 @@ class FaultKind(enum.StrEnum):
     """The step raises."""
     NAN_GRADIENT = "nan_gradient"
     """The gradient of one rank holds NaN before the reduction."""
+    SPIN = "spin"
+    """The step never leaves a C loop that holds the interpreter lock: no thread of the process runs again."""
+    SPIN_THREAD = "spin_thread"
+    """The same in another thread than the one that trains."""
+    DEADLOCK = "deadlock"
+    """The step takes a lock twice and waits for itself."""
+    KERNEL_WAIT = "kernel_wait"
+    """The step sits in the kernel in uninterruptible sleep, and answers to no signal but SIGKILL."""
+    SLOW_STEP = "slow_step"
+    """Every step of the process takes `factor` times as long from then on: fail-slow."""
     FLIP_SNAPSHOT = "flip_snapshot"
     """One bit of a snapshot file changes."""
     TRUNCATE_SNAPSHOT = "truncate_snapshot"
@@ -48,12 +59,27 @@ FAILURE_CLASS: dict[FaultKind, FailureClass] = {
     FaultKind.SLOW: FailureClass.FAIL_SLOW,
     FaultKind.EXCEPTION: FailureClass.FAIL_STOP,
     FaultKind.NAN_GRADIENT: FailureClass.SDC,
+    FaultKind.SPIN: FailureClass.FAIL_SLOW,
+    FaultKind.SPIN_THREAD: FailureClass.FAIL_SLOW,
+    FaultKind.DEADLOCK: FailureClass.FAIL_SLOW,
+    FaultKind.KERNEL_WAIT: FailureClass.FAIL_SLOW,
+    FaultKind.SLOW_STEP: FailureClass.FAIL_SLOW,
     FaultKind.FLIP_SNAPSHOT: FailureClass.SDC,
     FaultKind.TRUNCATE_SNAPSHOT: FailureClass.SDC,
     FaultKind.FLIP_PARAMETER: FailureClass.SDC,
 }
 """The class in which a fault shows itself, as taxonomy v1 names it."""
-IN_STEP = frozenset({FaultKind.EXCEPTION, FaultKind.NAN_GRADIENT})
+IN_STEP = frozenset(
+    {
+        FaultKind.EXCEPTION,
+        FaultKind.NAN_GRADIENT,
+        FaultKind.SPIN,
+        FaultKind.SPIN_THREAD,
+        FaultKind.DEADLOCK,
+        FaultKind.KERNEL_WAIT,
+        FaultKind.SLOW_STEP,
+    }
+)
 """Faults that only the step itself can have; the injector leaves them to `in_step.py`."""
 ON_SNAPSHOT = frozenset({FaultKind.FLIP_SNAPSHOT, FaultKind.TRUNCATE_SNAPSHOT})
 
@@ -62,6 +88,7 @@ _KINDS_OF_OPTION: dict[str, frozenset[FaultKind]] = {
     "tensor": frozenset({FaultKind.FLIP_PARAMETER}),
     "duration_us": frozenset({FaultKind.SLOW}),
     "stopped_ratio": frozenset({FaultKind.SLOW}),
+    "factor": frozenset({FaultKind.SLOW_STEP}),
     "then_sigkill": ON_SNAPSHOT,
 }
 
@@ -132,6 +159,8 @@ class Fault(
     """Slow faults only: how long it lasts."""
     stopped_ratio: float | None = None
     """Slow faults only: share of the time in which the process is stopped."""
+    factor: float | None = None
+    """Slow steps only: how many times as long a step takes."""
 
 
 def find_problems(fault: Fault, *, where: str) -> list[Problem]:
@@ -156,6 +185,8 @@ def find_problems(fault: Fault, *, where: str) -> list[Problem]:
         found.append(_problem("bit", str(fault.bit), f"0 to {bit_max}"))
     if fault.kind is FaultKind.SLOW:
         found += _slow_problems(fault)
+    if fault.kind is FaultKind.SLOW_STEP and not 1 < (fault.factor or 0) <= FACTOR_MAX:
+        found.append(_problem("factor", str(fault.factor), f"more than 1, at most {FACTOR_MAX:g}"))
     return [dataclasses.replace(item, where=where) for item in found]
 
 

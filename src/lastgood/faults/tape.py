@@ -297,6 +297,8 @@ def _with_options(fault: Fault) -> Fault:
     """Fill in what a kind cannot do without."""
     if fault.kind is FaultKind.SLOW:
         return msgspec.structs.replace(fault, duration_us=5_000_000, stopped_ratio=0.5)
+    if fault.kind is FaultKind.SLOW_STEP:
+        return msgspec.structs.replace(fault, factor=3.0)
     if fault.kind in (FaultKind.FLIP_SNAPSHOT, FaultKind.TRUNCATE_SNAPSHOT):
         return msgspec.structs.replace(fault, then_sigkill=True)
     return fault

@@ -281,10 +281,26 @@ def _hang_words(
         f"{(now_us - reading.progress_us) // 1000} ms in {where}; "
         f"collectives entered {reading.launches}, foremost rank {foremost}; process {reading.process.value}"
     )
-    share = _shares(reading, previous=previous, now_us=now_us)
-    if share is not None and share.cpu >= _BUSY_RATIO_MIN:
-        words += "; spinning: it burns CPU without progress"
-    return words
+    return words + _state_words(reading, _shares(reading, previous=previous, now_us=now_us))
+
+
+def _state_words(reading: RankReading, share: _Shares | None) -> str:
+    """What the kernel adds: burning CPU, waiting for a lock, or held where no signal reaches it."""
+    if reading.process is ProcessState.UNINTERRUPTIBLE:
+        place = f" ({reading.waits_in})" if reading.waits_in else ""
+        return f"; held in the kernel{place}: no signal but SIGKILL can reach it"
+    if share is not None and _is_spinning(share):
+        return "; spinning: it burns CPU without progress"
+    if reading.process is not ProcessState.SLEEPING or not reading.waits_in:
+        return ""
+    if "futex" in reading.waits_in:
+        return f"; waiting on a lock ({reading.waits_in}): it sleeps and burns no CPU"
+    return f"; asleep in {reading.waits_in}"
+
+
+def _is_spinning(share: _Shares) -> bool:
+    """Most of the time in which it was given a processor, or could have been, went into CPU time."""
+    return share.cpu >= _BUSY_RATIO_MIN * max(0.2, 1 - share.runqueue)
 
 
 def _is_overdue(

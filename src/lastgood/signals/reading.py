@@ -121,6 +121,8 @@ class RankReading:
     """CPU time of the process so far."""
     runqueue_wait_us: int
     """Time that the process was runnable but not running, so far: a starved process is not a hung one."""
+    waits_in: str = ""
+    """Function of the kernel in which the main thread sleeps; empty when it runs or the kernel does not say."""
     section: str | None = None
     section_limit_us: int | None = None
     raised: Raised | None = None
@@ -143,6 +145,10 @@ class StepReport:
     """Time of the step outside collectives."""
     step_us: int
     """Whole time of the step."""
+    between_us: int = 0
+    """Time since the step before, outside declared sections: the data loader and the user's own code."""
+    work: float | None = None
+    """Work units of the step (tokens, samples) as the user reports them; None when nothing was reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

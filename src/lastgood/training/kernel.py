@@ -42,6 +42,15 @@ def sample_process(pid: int) -> ProcessSample:
     return ProcessSample(state, (int(fields[11]) + int(fields[12])) * _TICK_US, wait_ns // 1000)
 
 
+def waiting_place(pid: int) -> str:
+    """Return the kernel function in which the main thread sleeps; empty when it runs or nobody may know."""
+    try:
+        found = Path(f"/proc/{pid}/wchan").read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+    return "" if found == "0" else found
+
+
 def _wait_ns(pid: int) -> int:
     """Second field of schedstat of the main thread: time spent runnable but not running. Not every kernel keeps it."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.signals.reading import Phase, Raised, RankReading, StepReport
-from lastgood.training.kernel import sample_process
+from lastgood.training.kernel import sample_process, waiting_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,7 @@ def read_rank(
         process=sample.state,
         cpu_us=sample.cpu_us,
         runqueue_wait_us=sample.runqueue_wait_us,
+        waits_in=waiting_place(worker.pid),
         section=view.section if is_current else None,
         section_limit_us=view.section_limit_us if is_current else None,
         raised=raised,

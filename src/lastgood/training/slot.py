@@ -30,10 +30,9 @@ _W_MAGIC, _W_GENERATION, _W_RANK, _W_PHASE, _W_STEP, _W_PUBLISHED = range(6)
 _W_LAUNCHES, _W_COMPLETIONS, _W_PROGRESS, _W_SECTION_LIMIT = range(6, 10)
 _W_SECTION = 16
 _RING_START, _RING_ENTRY_WORDS, RING_LENGTH = 32, 12, 16
-_E_STEP, _E_DIGEST_HI, _E_DIGEST_LO, _E_LOSS, _E_NORM, _E_FLAGS, _E_SELF, _E_TOTAL, _E_DONE = range(
-    9
-)
-_FLAG_NONFINITE, _FLAG_LOSS, _FLAG_NORM = 1, 2, 4
+_E_STEP, _E_DIGEST_HI, _E_DIGEST_LO, _E_LOSS, _E_NORM, _E_FLAGS = range(6)
+_E_SELF, _E_TOTAL, _E_DONE, _E_BETWEEN, _E_WORK = range(6, 11)
+_FLAG_NONFINITE, _FLAG_LOSS, _FLAG_NORM, _FLAG_WORK = 1, 2, 4, 8
 
 
 class SlotView(NamedTuple):
@@ -155,10 +154,13 @@ class StatusSlot:
         flags = _FLAG_NONFINITE if report.local_nonfinite else 0
         flags |= _FLAG_LOSS if report.loss is not None else 0
         flags |= _FLAG_NORM if report.grad_norm is not None else 0
+        flags |= _FLAG_WORK if report.work is not None else 0
         reals[base + _E_LOSS] = math.nan if report.loss is None else report.loss
         reals[base + _E_NORM] = math.nan if report.grad_norm is None else report.grad_norm
+        reals[base + _E_WORK] = math.nan if report.work is None else report.work
         words[base + _E_FLAGS] = flags
         words[base + _E_SELF], words[base + _E_TOTAL] = report.self_us, report.step_us
+        words[base + _E_BETWEEN] = report.between_us
         words[base + _E_DONE] = done_wall_us
         words[base + _E_STEP] = report.step
         self.touch()
@@ -206,6 +208,8 @@ class StatusSlot:
                 local_nonfinite=bool(flags & _FLAG_NONFINITE),
                 self_us=words[base + _E_SELF],
                 step_us=words[base + _E_TOTAL],
+                between_us=words[base + _E_BETWEEN],
+                work=reals[base + _E_WORK] if flags & _FLAG_WORK else None,
             ),
             words[base + _E_DONE],
         )

@@ -66,6 +66,10 @@ def test_every_kind_of_fault_has_a_class_of_the_taxonomy():
         ({"duration_us": 5}, ["duration_us"]),
         ({"kind": FaultKind.SLOW}, ["duration_us", "stopped_ratio"]),
         ({"kind": FaultKind.SLOW, "duration_us": 5, "stopped_ratio": 1.0}, ["stopped_ratio"]),
+        ({"kind": FaultKind.SLOW_STEP}, ["factor"]),
+        ({"kind": FaultKind.SLOW_STEP, "factor": 1.0}, ["factor"]),
+        ({"kind": FaultKind.SLOW_STEP, "factor": float("nan")}, ["factor"]),
+        ({"factor": 3.0}, ["factor"]),
     ],
 )
 def test_each_wrong_part_is_named(changes, what):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import statistics
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
 
     from lastgood.faults.in_step import StepFaults
     from lastgood.training.rundir import RunDir
+
+_STUCK = frozenset(
+    {FaultKind.SPIN, FaultKind.SPIN_THREAD, FaultKind.DEADLOCK, FaultKind.KERNEL_WAIT}
+)
+_USUAL_COUNT = 9
+"""Steps whose median says how long a step of this process usually takes."""
 
 
 class InjectedFault(RuntimeError):
@@ -30,6 +38,11 @@ class StepInjection:
         self._marks = run.faults
         self._faults: StepFaults | None = None
         self._due: FaultKind | None = None
+        self._factor = 1.0
+        """How many times as long a step takes: stays for the life of the process."""
+        self._usual_us: deque[int] = deque(maxlen=_USUAL_COUNT)
+        self._slowed_us = 0
+        self._clock = SystemClock()
 
     def serve_rank(self, rank: int) -> None:
         """Take over the faults of a rank; those that another worker already had stay done."""
@@ -46,12 +59,27 @@ class StepInjection:
         """See whether this step has to fail."""
         fault = self._faults.due(step) if self._faults is not None else None
         self._due = fault.kind if fault is not None else None
+        self._slowed_us = 0
+        if fault is not None and fault.kind is FaultKind.SLOW_STEP:
+            self._factor = fault.factor or 1.0
 
-    def raise_if_due(self) -> None:
-        """Raise where the user's model is called."""
+    def strike_if_due(self) -> None:
+        """Raise, stick or be slow where the user's model is called."""
         if self._due is FaultKind.EXCEPTION:
             self._due = None
             raise InjectedFault("injected: the step raises")
+        if self._due in _STUCK:
+            from lastgood.faults.stuck import get_stuck
+
+            get_stuck(self._due)
+        if self._factor > 1 and self._usual_us and not self._slowed_us:
+            self._slowed_us = int((self._factor - 1) * statistics.median(self._usual_us))
+            self._clock.sleep_us(self._slowed_us)
+
+    def end_step(self, self_us: int) -> None:
+        """Learn how long the rank's own part of a step usually takes, without what was added on purpose."""
+        if self._tape is not None:
+            self._usual_us.append(max(0, self_us - self._slowed_us))
 
     def spoil_if_due(self, gradient: torch.Tensor) -> None:
         """Put NaN into this rank's own gradient, before it is reduced."""

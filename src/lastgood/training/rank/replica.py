@@ -84,7 +84,7 @@ class Replica:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the wrapped model forward."""
-        self._injection.raise_if_due()
+        self._injection.strike_if_due()
         return self._wrapper(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -98,6 +98,8 @@ class Step:
         self._pass = this
         self.loss: torch.Tensor | float | None = None
         self.grad_norm: torch.Tensor | float | None = None
+        self.work: float | None = None
+        """Set it to the tokens or samples of this rank's batch, and a long batch does not make the rank look slow."""
         self.is_accepted = False
         """True when the block has ended and its result was kept."""
 
@@ -139,6 +141,11 @@ class Run:
         self._clock = SystemClock()
         self._pass: Pass | None = None
         self._began_us = 0
+        self._ended_us: int | None = None
+        """When the step before ended; None where no step leads straight to the next one."""
+        self._between_us = 0
+        self._sections_us = 0
+        """Time in declared sections since the step before."""
         self._is_finished = False
         self._is_beyond_end = False
         """True while a restored state is verified by a step that the run will never keep."""
@@ -293,9 +300,11 @@ class Run:
     def _section(self, name: str, limit_us: int, counts_as: str) -> Generator[None]:
         self._tell_section(name, counts_as, is_open=True)
         self._link.slot.open_section(name, limit_us)
+        opened_us = self._clock.monotonic_us()
         try:
             yield
         finally:
+            self._sections_us += self._clock.monotonic_us() - opened_us
             self._link.slot.close_section()
             self._link.slot.enter(Phase.BETWEEN)
             self._tell_section(name, counts_as, is_open=False)
@@ -315,6 +324,10 @@ class Run:
 
     def _begin(self, this: Pass) -> None:
         self._began_us = self._clock.monotonic_us()
+        self._between_us = 0
+        if self._ended_us is not None:
+            self._between_us = max(0, self._began_us - self._ended_us - self._sections_us)
+        self._ended_us = None
         self._generation.injection.begin_step(this.step)
         self._link.slot.enter(Phase.COMPUTE, step=this.step)
         if self.model.hook is not None:
@@ -345,6 +358,8 @@ class Run:
         if generation.passes and this is generation.passes[0]:
             generation.passes.pop(0)
         self._link.slot.enter(Phase.BETWEEN)
+        if step.is_accepted:
+            self._ended_us, self._sections_us = self._clock.monotonic_us(), 0
 
     def _report(self, this: Pass, step: Step) -> StepReport:
         """What this rank says about the step; the digest is filled in when the state is published."""
@@ -359,6 +374,8 @@ class Run:
             # A scaler provokes overflow to find its scale, and skips the step on every rank when it has happened.
             is_nonfinite = False
             grad_norm = grad_norm if grad_norm is not None and math.isfinite(grad_norm) else None
+        self_us = whole_us - (hook.waited_us if hook else 0)
+        self._generation.injection.end_step(self_us)
         return StepReport(
             rank=self.rank,
             step=this.step,
@@ -366,8 +383,10 @@ class Run:
             loss=_number(step.loss),
             grad_norm=grad_norm,
             local_nonfinite=is_nonfinite,
-            self_us=whole_us - (hook.waited_us if hook else 0),
+            self_us=self_us,
             step_us=whole_us,
+            between_us=self._between_us,
+            work=_work(step.work),
         )
 
     def _raised(self, error: Exception) -> None:
@@ -402,6 +421,12 @@ class Run:
         """End the run after the script: called by the worker, so that a loop left early still ends in order."""
         if not self._is_finished:
             self._finish()
+
+
+def _work(value: float | None) -> float | None:
+    """Reported work units; None when nothing usable was reported."""
+    found = _number(value)
+    return found if found is not None and math.isfinite(found) and found > 0 else None
 
 
 def _number(value: torch.Tensor | float | None) -> float | None:

@@ -26,12 +26,14 @@ from lastgood.training.rank.golden import golden_digest
 from lastgood.training.rank.link import Link
 from lastgood.training.rundir import RunDir
 from lastgood.training.slot import ControlPage, StatusSlot
+from lastgood.training.stacks import STACK_SIGNAL, path_by_signal
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
 _PTRACER_ANY = ctypes.c_ulong(-1)
 
 _links: list[Link] = []
+_kept: list[object] = []
 
 
 def current_link() -> Link | None:
@@ -44,6 +46,7 @@ def main() -> None:
     _let_supervisor_in()
     link = _connect()
     _links.append(link)
+    _answer_stack_signal(link)
     digest = golden_digest()
     link.listen()
     link.channel.send(
@@ -88,6 +91,13 @@ def _let_supervisor_in() -> None:
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     libc.prctl(_PR_SET_PTRACER, _PTRACER_ANY)
     faulthandler.enable()
+
+
+def _answer_stack_signal(link: Link) -> None:
+    """Write the stacks of all threads on a signal, in C: also when a thread holds the interpreter lock for good."""
+    out = path_by_signal(link.run.stacks, link.worker).open("w")
+    _kept.append(out)  # the handler writes to the descriptor for as long as the process lives
+    faulthandler.register(STACK_SIGNAL, file=out, all_threads=True)
 
 
 def _connect() -> Link:
