@@ -178,6 +178,10 @@ def _recovery(contract: FailureContract) -> Iterator[str]:
         f"The same failure again within {format_duration(again.window_us)} of its recovery widens the fault domain;"
         f" after {again.limit} such returns the next one escalates."
     )
+    tried = {0: "stops the run at once", 1: "is tried once more, then stops the run"}.get(
+        again.every_rank_limit, f"is tried {again.every_rank_limit} times, then stops the run"
+    )
+    yield f"An error that every rank raises in the same step is a bug of the script: it {tried}."
     yield f"After {format_duration(table.soft_deadline_us)} all ranks restart instead of the broken one alone."
     yield _notify(table.notify)
 

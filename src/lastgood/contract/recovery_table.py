@@ -69,6 +69,13 @@ class Recurrence(Record):
         description="returns within the window that a wider domain answers; one more escalates",
         examples=["2"],
     )
+    every_rank_limit: int = Field(
+        default=1,
+        alias="everyRankLimit",
+        ge=0,
+        description="recoveries tried when every rank raised the same error in the same step; one more escalates",
+        examples=["1"],
+    )
 
 
 class RecoveryTable(Record):

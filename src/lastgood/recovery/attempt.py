@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lastgood.contract.taxonomy import DomainKind
+from lastgood.recovery import write_off
 from lastgood.recovery.case import record
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.escalation import escalate
-from lastgood.recovery.last_good import StateKey, Trust, choose, key_of
+from lastgood.recovery.last_good import Trust, choose
 from lastgood.recovery.messages import (
     Assign,
-    Candidate,
     Kill,
     ReadCatalogue,
     Replayed,
@@ -27,6 +27,7 @@ from lastgood.recovery.messages import (
 )
 from lastgood.recovery.policy import LoopPhase, OnTimeout
 from lastgood.recovery.quarantine import evicted_workers
+from lastgood.recovery.staffing import is_complete
 from lastgood.recovery.turn import Turn
 from lastgood.recovery.verification import judge_restore
 from lastgood.signals.reading import Assessment, Symptom
@@ -41,7 +42,10 @@ def isolate(turn: Turn, *, culprits: Iterable[int] = (), is_hard: bool = False) 
     """-> ISOLATING: kills what must leave the next attempt and tells the survivors to leave the generation."""
     case = turn.open_case
     first = turn.phase is LoopPhase.SUSPECT
-    if first:
+    if first and case.is_everywhere(turn.state.world):
+        # No process is to blame, and new ones would run into the same bug: all of them go back and try once more.
+        doomed = set()
+    elif first:
         doomed = set(evicted_workers(case.diagnosis, turn.crew))
         is_hard = is_hard or case.diagnosis.domain is DomainKind.HOST
     else:
@@ -156,21 +160,14 @@ def advance_restoring(turn: Turn) -> None:
     if case.catalogue is not None and case.plan is None:
         _plan(turn)
     has_plan = turn.phase is LoopPhase.RESTORING and turn.open_case.plan is not None
-    if has_plan and len(turn.crew.spares) >= len(turn.crew.vacant_ranks):
+    if has_plan and is_complete(turn):
         _assign(turn)
-        return
-    if turn.phase is LoopPhase.RESTORING and turn.is_late:
-        missing = len(turn.crew.vacant_ranks) - len(turn.crew.spares)
-        escalate(
-            turn,
-            f"{missing} ranks have no worker in time"
-            if turn.open_case.plan
-            else "the states could not be listed in time",
-        )
+    elif turn.phase is LoopPhase.RESTORING and turn.is_late and not has_plan:
+        escalate(turn, "the states could not be listed in time")
 
 
 def _plan(turn: Turn) -> None:
-    _mark_tainted(turn)
+    write_off.mark_tainted(turn)
     case = turn.open_case
     assert case.catalogue is not None
     spent = frozenset(
@@ -186,26 +183,15 @@ def _plan(turn: Turn) -> None:
         failed=case.failed | spent,
     )
     if choice is None:
-        escalate(turn, "no state is left that may be restored")
+        tries = case.target_attempts.get((0, Tier.INITIAL), 0)
+        escalate(
+            turn,
+            f"the run did not get through its start in {tries} attempts"
+            if tries
+            else "no state is left that may be restored",
+        )
         return
     turn.change_case(plan=choice.plan, target=choice.candidate)
-
-
-def _mark_tainted(turn: Turn) -> None:
-    """States that are not strictly older than the divergent step are written off, whatever tier keeps them."""
-    case = turn.open_case
-    if case.below_step is None:
-        return
-    book = turn.state.trust
-    for state in case.catalogue or ():
-        is_newer = state.step >= case.below_step and book.is_current(
-            state, published_step=case.published_step
-        )
-        if is_newer and book.trust_of(state) is not Trust.TAINTED:
-            book = book.marked(key_of(state), Trust.TAINTED)
-            reason = f"not older than the first divergent step {case.below_step}"
-            say_trust(turn, state.step, state.tier, Trust.TAINTED, reason=reason)
-    turn.change(trust=book)
 
 
 def _assign(turn: Turn) -> None:
@@ -275,7 +261,7 @@ def take_answer(turn: Turn, answer: Restored | Replayed) -> None:
         return
     if not case.is_assigned:
         if _is_bad(answer) and case.last_target is not None:
-            _fail_state(
+            write_off.fail_state(
                 turn,
                 case.last_target,
                 reason="a late answer",
@@ -308,8 +294,12 @@ def take_new_fault(turn: Turn, assessment: Assessment) -> None:
     divergent = [s for s in (case.below_step, assessment.first_divergent_step) if s is not None]
     named = tuple(r for r in assessment.culprits if r not in case.culprits)
     living = [r for r in assessment.culprits if turn.crew.of(turn.crew.serving[r]) in _LIVING]
+    is_same = assessment.symptom is Symptom.EXCEPTION and assessment.key == case.assessment.key
+    raised = assessment.culprits if is_same else ()
     turn.change_case(
-        below_step=min(divergent, default=None), culprits=tuple(sorted({*case.culprits, *named}))
+        below_step=min(divergent, default=None),
+        culprits=tuple(sorted({*case.culprits, *named})),
+        raised=case.raised | set(raised) if turn.phase is LoopPhase.SUSPECT else case.raised,
     )
     if named:
         turn.note(
@@ -322,6 +312,8 @@ def take_new_fault(turn: Turn, assessment: Assessment) -> None:
         turn.change_case(diagnosis=replace(case.diagnosis, culprits=wider))
     elif turn.phase is LoopPhase.ISOLATING:
         _kill(turn, [turn.crew.serving[r] for r in living])
+    elif assessment.symptom is Symptom.EXCEPTION and case.is_assigned:
+        _relapse(turn, assessment, culprits=living)
     elif case.is_assigned or living:
         retry(turn, culprits=living, reason=str(assessment.symptom))
     else:
@@ -338,6 +330,20 @@ def retry(turn: Turn, *, culprits: Iterable[int], reason: str, is_hard: bool = F
     isolate(turn, culprits=culprits, is_hard=is_hard)
 
 
+def _relapse(turn: Turn, assessment: Assessment, *, culprits: Iterable[int]) -> None:
+    """User code raised while the state was being verified: tried again, then wider, then never again.
+
+    The bound is that of the same failure coming back, since that is what it is, only sooner.
+    """
+    count = turn.open_case.relapse_count + 1
+    turn.change_case(relapse_count=count)
+    if count > turn.state.policy.recurrence_limit:
+        words = f"the same error came back in {count} recoveries"
+        escalate(turn, f"{words}: {assessment.symptom}/{assessment.key}")
+        return
+    retry(turn, culprits=culprits, reason=f"{assessment.key} in the replay", is_hard=count > 1)
+
+
 def _settle_target(turn: Turn) -> None:
     """A rank that already answered badly is heard, even when another fault ended the attempt first."""
     case = turn.open_case
@@ -347,34 +353,9 @@ def _settle_target(turn: Turn) -> None:
     if bad:
         ranks = tuple(sorted({a.rank for a in bad}))
         reason = f"bad answers of ranks {list(ranks)}, the others did not finish"
-        _fail_state(turn, case.target, reason=reason, symptom=_symptom(bad[0]), ranks=ranks)
-
-
-def give_up_target(
-    turn: Turn, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...] = ()
-) -> None:
-    """The state whose trust was to be decided did not hold: it is suspect and never tried again here."""
-    target = turn.open_case.target
-    assert target is not None
-    _fail_state(turn, target, reason=reason, symptom=symptom, ranks=ranks)
-
-
-def give_up_copies(turn: Turn, state: Candidate, *, reason: str) -> None:
-    """The step before does not lead to this state: what was computed is wrong, so every copy of it is too."""
-    for copy in turn.open_case.catalogue or ():
-        is_same = copy.step == state.step and copy.digest == state.digest
-        if is_same and (copy.step, copy.tier) not in turn.open_case.failed:
-            _fail_state(turn, copy, reason=reason, symptom=Symptom.REPLAY_MISMATCH, ranks=())
-
-
-def _fail_state(
-    turn: Turn, state: Candidate, *, reason: str, symptom: Symptom | None, ranks: tuple[int, ...]
-) -> None:
-    turn.change(trust=turn.state.trust.marked(key_of(state), Trust.SUSPECT))
-    turn.change_case(failed=turn.open_case.failed | {(state.step, state.tier)})
-    say_trust(
-        turn, state.step, state.tier, Trust.SUSPECT, reason=reason, symptom=symptom, ranks=ranks
-    )
+        write_off.fail_state(
+            turn, case.target, reason=reason, symptom=_symptom(bad[0]), ranks=ranks
+        )
 
 
 def _drop_broken(turn: Turn, broken: tuple[Restored, ...]) -> None:
@@ -385,8 +366,8 @@ def _drop_broken(turn: Turn, broken: tuple[Restored, ...]) -> None:
     for answer in broken:
         bad_step = case.plan.restore_step if answer.bad_step is None else answer.bad_step
         if bad_step != case.plan.target_step:
-            _mark_listed(turn, step=bad_step, tier=case.plan.tier)
-            say_trust(
+            write_off.mark_listed(turn, step=bad_step, tier=case.plan.tier)
+            write_off.say_trust(
                 turn,
                 bad_step,
                 case.plan.tier,
@@ -397,43 +378,8 @@ def _drop_broken(turn: Turn, broken: tuple[Restored, ...]) -> None:
             )
     words = "; ".join(f"rank {a.rank}: {a.detail or 're-read bytes differ'}" for a in broken)
     ranks = tuple(a.rank for a in broken)
-    give_up_target(turn, reason=words, symptom=Symptom.SNAPSHOT_MISMATCH, ranks=ranks)
+    write_off.give_up_target(turn, reason=words, symptom=Symptom.SNAPSHOT_MISMATCH, ranks=ranks)
     retry(turn, culprits=(), reason="the re-read bytes differ from their digest")
-
-
-def _mark_listed(turn: Turn, *, step: int, tier: Tier) -> None:
-    book = turn.state.trust
-    for candidate in turn.open_case.catalogue or ():
-        if candidate.step == step and candidate.tier is tier:
-            book = book.marked(key_of(candidate), Trust.SUSPECT)
-    turn.change(trust=book.marked(StateKey(step, tier, "", None), Trust.SUSPECT))
-    turn.change_case(failed=turn.open_case.failed | {(step, tier)})
-
-
-def say_trust(
-    turn: Turn,
-    step: int,
-    tier: Tier,
-    trust: Trust,
-    *,
-    reason: str,
-    symptom: Symptom | None = None,
-    ranks: tuple[int, ...] = (),
-) -> None:
-    """Records what a state is worth from now on."""
-    turn.say(
-        record(
-            turn.open_case,
-            "state.trust",
-            generation=turn.state.generation,
-            now_us=turn.now_us,
-            symptom=symptom.value if symptom is not None else None,
-            class_="sdc" if symptom is not None else None,
-            ranks=ranks,
-            first_divergent_step=turn.open_case.below_step,
-            body={"step": step, "tier": tier.value, "state": trust.value, "reason": reason},
-        )
-    )
 
 
 def take_silence(turn: Turn, *, silent: tuple[int, ...]) -> None:
@@ -443,8 +389,10 @@ def take_silence(turn: Turn, *, silent: tuple[int, ...]) -> None:
     if on_timeout is OnTimeout.ESCALATE:
         escalate(turn, f"ranks {list(silent)} did not answer in {late_in}")
         return
-    if on_timeout is OnTimeout.FALL_BACK:
-        give_up_target(
+    # There is nothing older than the script's own state: it is tried again, up to the bound of one state.
+    is_first = turn.open_case.plan is not None and turn.open_case.plan.tier is Tier.INITIAL
+    if on_timeout is OnTimeout.FALL_BACK and not is_first:
+        write_off.give_up_target(
             turn, reason=f"ranks {list(silent)} did not answer in {late_in}", symptom=None
         )
     retry(

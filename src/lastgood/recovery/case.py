@@ -54,6 +54,12 @@ class Case:
     target_attempts: Mapping[tuple[int, Tier], int] = field(default_factory=dict)
     minority_counts: Mapping[int, int] = field(default_factory=dict)
     """How often a rank's replay alone came out different; a second time it is a culprit."""
+    raised: frozenset[int] = frozenset()
+    """Ranks whose user code raised the error that opened the incident."""
+    relapse_count: int = 0
+    """Attempts of this incident in which user code raised again."""
+    is_short_noted: bool = False
+    """It was said that this attempt waits for a spare."""
     restored: Mapping[int, Restored] = field(default_factory=dict)
     replayed: Mapping[int, Replayed] = field(default_factory=dict)
     spent_us: Mapping[LoopPhase, int] = field(default_factory=dict)
@@ -73,9 +79,15 @@ class Case:
             last_target=self.target,
             plan=None,
             is_assigned=False,
+            is_short_noted=False,
             restored={},
             replayed={},
         )
+
+    def is_everywhere(self, world: int) -> bool:
+        """Whether every rank of several raised one and the same error: nothing that a process can be blamed for."""
+        has_one_error = bool(self.assessment.key) and "," not in self.assessment.key
+        return world > 1 and has_one_error and len(self.raised) == world
 
     @property
     def target_key(self) -> tuple[int, Tier] | None:
@@ -164,6 +176,7 @@ def closing_record(
     }
     body: dict[str, object] = {
         "outcome": outcome,
+        "signature": case.diagnosis.signature,
         "attempt_count": case.attempt_count,
         "path": case.path,
         "killed": list(case.killed),

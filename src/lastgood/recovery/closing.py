@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastgood.recovery import attempt
+from lastgood.recovery import attempt, write_off
 from lastgood.recovery.case import closing_record, record, verification_of
 from lastgood.recovery.diagnosis import Occurrence
 from lastgood.recovery.last_good import Trust, key_of
@@ -86,14 +86,14 @@ def _reject(turn: Turn, finding: ReplayFinding) -> None:
     for rank in finding.minority:
         counts[rank] = counts.get(rank, 0) + 1
     turn.change_case(minority_counts=counts)
-    attempt.give_up_target(
+    write_off.give_up_target(
         turn,
         reason=f"replay differs: {details}",
         symptom=Symptom.REPLAY_MISMATCH,
         ranks=finding.minority,
     )
     if refuted is not None and is_refuted and not finding.minority:
-        attempt.give_up_copies(
+        write_off.give_up_copies(
             turn, refuted, reason=f"same digest, and the replay differs: {details}"
         )
     repeated = tuple(rank for rank in finding.minority if counts[rank] > 1)

@@ -36,6 +36,7 @@ def escalate(turn: Turn, reason: str) -> None:
                 "reason": reason,
                 "owner": owner,
                 "phase": failed_in.value,
+                "signature": case.diagnosis.signature,
                 "attempt_count": case.attempt_count,
                 "last_published_step": case.published_step,
                 "last_good_step": last_good_step,

@@ -149,6 +149,14 @@ def choose(
 
 
 def _plan(candidate: Candidate, *, has_predecessor: bool) -> RestorePlan:
+    if candidate.tier is Tier.INITIAL:
+        return RestorePlan(
+            tier=candidate.tier,
+            mode=VerifyMode.BEGIN,
+            restore_step=candidate.step,
+            target_step=candidate.step,
+            digest=candidate.digest,
+        )
     return RestorePlan(
         tier=candidate.tier,
         mode=VerifyMode.PREDECESSOR if has_predecessor else VerifyMode.REPEAT,

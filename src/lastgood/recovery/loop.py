@@ -205,8 +205,15 @@ def _open(turn: Turn, assessment: Assessment) -> None:
         culprits=diagnosis.culprits,
     )
     turn.change(case=case, case_count=state.case_count + 1, closed=earlier, noted=())
+    if state.is_launch_given_up:
+        # Whatever killed the last spares may be over: a new incident is worth as many new tries.
+        turn.change(is_launch_given_up=False)
+        turn.set_crew(replace(turn.crew, launch_failure_count=0))
     turn.say(*opening_records(case, generation=state.generation))
-    turn.enter(LoopPhase.SUSPECT)
+    is_exception = assessment.symptom is Symptom.EXCEPTION
+    if is_exception:
+        turn.change_case(raised=frozenset(assessment.culprits))
+    turn.enter(LoopPhase.SUSPECT, timeout_us=policy.exception_settle_us if is_exception else None)
     if diagnosis.return_count > policy.recurrence_limit:
         escalate(
             turn,
@@ -239,9 +246,8 @@ def _advance(turn: Turn) -> bool:
     before = (turn.phase, turn.state.entered_us, turn.case)
     match turn.phase:
         case LoopPhase.SUSPECT:
-            assert turn.case is not None
-            if not turn.case.awaited_stacks or turn.is_late:
-                attempt.isolate(turn)
+            if turn.is_late or _has_evidence(turn):
+                _leave_suspect(turn)
         case LoopPhase.ISOLATING:
             attempt.advance_isolating(turn)
         case LoopPhase.RESTORING:
@@ -253,11 +259,38 @@ def _advance(turn: Turn) -> bool:
     return (turn.phase, turn.state.entered_us, turn.case) != before
 
 
+def _has_evidence(turn: Turn) -> bool:
+    """All stacks are there; of an exception, every rank has raised it too or the time to do so is over."""
+    case = turn.open_case
+    if case.diagnosis.symptom is Symptom.EXCEPTION and turn.state.world > len(case.raised):
+        return turn.state.world == 1
+    return not case.awaited_stacks
+
+
+def _leave_suspect(turn: Turn) -> None:
+    """SUSPECT -> ISOLATING, unless every rank raised the same error as often as the contract has it tried."""
+    case = turn.open_case
+    if not case.is_everywhere(turn.state.world):
+        attempt.isolate(turn)
+        return
+    words = f"every rank raised {case.assessment.key} in the same step: a bug of the script, not of a host"
+    turn.note(words, {"signature": case.diagnosis.signature}, ranks=case.culprits)
+    if case.diagnosis.return_count >= turn.state.policy.every_rank_limit:
+        escalate(turn, f"{words}; signature {case.diagnosis.signature}")
+        return
+    attempt.isolate(turn)
+
+
 def _refill(turn: Turn) -> None:
     """Orders spares as soon as one is missing, unless the last ones all died before they were ready."""
     if turn.phase is LoopPhase.ESCALATED:
         return
-    if turn.crew.launch_failure_count >= turn.state.policy.launch_failures_max:
+    failures = turn.crew.launch_failure_count
+    if failures >= turn.state.policy.launch_failures_max:
+        if not turn.state.is_launch_given_up:
+            turn.change(is_launch_given_up=True)
+            words = f"no more spares are started: {failures} in a row ended before they were ready"
+            turn.note(words, {"failures": failures})
         return
     count = turn.crew.spare_deficit
     if count:

@@ -23,6 +23,8 @@ class VerifyMode(enum.StrEnum):
     """Restore state k-1, replay step k, compare with the digest that was published for state k."""
     REPEAT = "repeat"
     """Restore state k, run step k+1 twice from it, compare the two: for a state without a predecessor."""
+    BEGIN = "begin"
+    """Begin again from the script's own initial state; state 0 must get one digest on every rank."""
 
 
 class ReplayOutcome(enum.StrEnum):
@@ -38,6 +40,8 @@ class Tier(enum.StrEnum):
 
     SLOT = "slot"
     CHECKPOINT = "checkpoint"
+    INITIAL = "initial"
+    """Nowhere: the state that the script itself builds. Offered only while no state 0 was published by all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

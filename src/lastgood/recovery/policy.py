@@ -69,6 +69,10 @@ class RecoveryPolicy:
     """The same signature again within this time after its recovery is a return."""
     recurrence_limit: int = 2
     """Returns that are answered by widening the domain; one more escalates."""
+    every_rank_limit: int = 1
+    """Recoveries tried when every rank raised the same error in the same step; one more escalates."""
+    exception_settle_us: int = 150_000
+    """How long an exception waits for the other ranks to raise it too, before anybody is blamed for it."""
     attempts_max: int = 12
     """Generations tried within one incident."""
     target_attempts_max: int = 3
@@ -132,6 +136,7 @@ def policy_from(contract: FailureContract | None) -> RecoveryPolicy:
         soft_deadline_us=recovery.soft_deadline_us,
         recurrence_window_us=recovery.recurrence.window_us,
         recurrence_limit=recovery.recurrence.limit,
+        every_rank_limit=recovery.recurrence.every_rank_limit,
     )
 
 

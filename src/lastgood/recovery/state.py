@@ -38,10 +38,13 @@ class LoopState:
     case: Case | None = None
     """The open incident; there is at most one."""
     case_count: int = 0
+    """Incidents of this run so far, those of its earlier starts included: their names are never used twice."""
     closed: tuple[Occurrence, ...] = ()
     """Closed incidents within the recurrence window."""
     is_stopping: bool = False
     """A stop was asked for: no new incident is opened."""
+    is_launch_given_up: bool = False
+    """Too many spares in a row ended before they were ready; a new incident tries again."""
     noted: tuple[object, ...] = ()
     """The last remark that was recorded, so that it is not repeated with every look."""
 
@@ -68,6 +71,7 @@ def initial_state(
     host: str = "localhost",
     now_us: int,
     policy: RecoveryPolicy | None = None,
+    case_count: int = 0,
 ) -> LoopState:
     """A run that begins: generation 1 is assigned and is not an incident.
 
@@ -77,6 +81,7 @@ def initial_state(
     Args:
         contract: Gives time limits, owners and acceptance; None takes the assumed defaults.
         policy: Takes the place of the contract's table (simulations).
+        case_count: Number of the last incident of earlier starts of the same run.
     """
     crew = first_crew(workers, spare_count=spares)
     if len(crew.serving) != world:
@@ -87,4 +92,5 @@ def initial_state(
         policy=policy if policy is not None else policy_from(contract),
         crew=crew,
         entered_us=now_us,
+        case_count=case_count,
     )

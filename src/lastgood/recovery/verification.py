@@ -66,6 +66,8 @@ def judge_replay(answers: Mapping[int, Replayed], *, world: int) -> ReplayFindin
 
 def describe_test(plan: RestorePlan) -> str:
     """The verification as it is written into the ledger."""
+    if plan.mode is VerifyMode.BEGIN:
+        return f"begin again: state {plan.target_step} has one digest on every rank"
     if plan.mode is VerifyMode.PREDECESSOR:
         return f"replay step {plan.target_step} on every rank"
     return f"run step {plan.target_step + 1} twice on every rank"

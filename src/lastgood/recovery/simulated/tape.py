@@ -71,7 +71,7 @@ class SimulatedFault:
     """How many replays differ, how many states back a snapshot is flipped."""
 
 
-_SHARED = {
+SHARED = {
     faults.FaultKind.SIGKILL: FaultKind.KILL,
     faults.FaultKind.SIGSTOP: FaultKind.HANG_STOPPED,
     faults.FaultKind.EXCEPTION: FaultKind.EXCEPTION,
@@ -80,6 +80,7 @@ _SHARED = {
     faults.FaultKind.TRUNCATE_SNAPSHOT: FaultKind.FLIP_SLOT,
     faults.FaultKind.FLIP_PARAMETER: FaultKind.DIVERGENCE,
 }
+"""Kinds of the shared tape that this world knows, and what they are here."""
 
 
 def from_shared_tape(tape: Tape) -> tuple[SimulatedFault, ...]:
@@ -89,7 +90,7 @@ def from_shared_tape(tape: Tape) -> tuple[SimulatedFault, ...]:
     """
     found: list[SimulatedFault] = []
     for fault in tape.expanded():
-        kind = _SHARED.get(fault.kind)
+        kind = SHARED.get(fault.kind)
         if kind is None or fault.target.rank is None:
             continue
         is_oldest = fault.which is faults.Which.OLDEST
