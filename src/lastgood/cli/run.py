@@ -103,6 +103,7 @@ _OTHER_HOSTS = {
 @click.option(
     "--fault-tape", type=click.Path(path_type=Path, exists=True, dir_okay=False), hidden=True
 )
+@click.option("--drill", is_flag=True, hidden=True)
 @click.option("--standalone", is_flag=True, hidden=True)
 @click.option("--quiet", is_flag=True, help="Say nothing while it runs; the ledger knows.")
 @click.option("--nnodes", "nnodes", hidden=True)
@@ -141,6 +142,7 @@ def run(**given: object) -> int:
         log_dir=_folder("--log-dir", given["log_dir"]),
         limits=_limits(_duration_us("--hang-after", given)),
         tape=given["fault_tape"],  # type: ignore[arg-type]
+        mode="drill" if given["drill"] else "run",
     )
     view = LineView(ledger, is_quiet=bool(given["quiet"]))
     with _metrics(given["metrics"], view) as metrics:

@@ -3,6 +3,9 @@
 A training script (of a test or a drill) asks before each step; nobody else can raise inside it. Each fault
 happens once in the whole run, also when its rank is served by another process afterwards and the step is
 replayed: the mark that it has happened is a file, created exclusively.
+
+A fault that waits for the recovery of the one before (`after_recovered`) cannot be timed from inside a rank: the
+injector arms it, by a file, and the next step of the rank has it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,15 @@ from lastgood.faults.spec import IN_STEP, Fault
 from lastgood.faults.tape import Tape
 
 LOG_NAME = "in_step.jsonl"
+
+
+def arm(fault: Fault, mark_dir: Path) -> None:
+    """Let the rank have the fault in its next step."""
+    (mark_dir / f"armed-{_name_of(fault)}").touch(mode=0o600)
+
+
+def _name_of(fault: Fault) -> str:
+    return sha256_hex(fault.id.encode("utf-8", "surrogatepass"))[:32]
 
 
 class StepFaults:
@@ -39,13 +51,18 @@ class StepFaults:
         Only one fault of one step is given: a step that raises has no second fault.
         """
         for fault in self._faults:
-            if fault.when.step == step and self._mark(fault):
+            if self._is_due(fault, step) and self._mark(fault, step):
                 return fault
         return None
 
-    def _mark(self, fault: Fault) -> bool:
+    def _is_due(self, fault: Fault, step: int) -> bool:
+        if fault.when.after_recovered:
+            return (self._mark_dir / f"armed-{_name_of(fault)}").exists()
+        return fault.when.step == step
+
+    def _mark(self, fault: Fault, step: int) -> bool:
         """Claim the fault for this call; False when it has happened before."""
-        mark = self._mark_dir / sha256_hex(fault.id.encode("utf-8", "surrogatepass"))[:32]
+        mark = self._mark_dir / _name_of(fault)
         try:
             os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -56,7 +73,7 @@ class StepFaults:
             "outcome": "fired",
             "rank": self._rank,
             "pid": os.getpid(),
-            "step": fault.when.step,
+            "step": step,
             "wall_us": self._clock.wall_us(),
             "monotonic_us": self._clock.monotonic_us(),
         }

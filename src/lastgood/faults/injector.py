@@ -77,13 +77,15 @@ class Player:
         })  # fmt: skip
         code = EXIT_HELD
         for fault in self._tape.expanded():
-            if fault.kind in IN_STEP:
+            if fault.kind in IN_STEP and not fault.when.after_recovered:
                 self._note(fault, "left_to_step", state=None)
                 continue
             reason = self._wait_until_due(fault)
             if reason:
                 code = EXIT_REFUSED
                 self._note(fault, "not_fired", state=self._run.state(), detail={"reason": reason})
+            elif fault.kind in IN_STEP:
+                self._arm(fault)
             elif not self._fire(fault) and code == EXIT_HELD:
                 code = EXIT_NOT_HELD
         return code
@@ -123,6 +125,13 @@ class Player:
         return (
             published is not None and published >= (self._before.resumed_step or 0) + settle_steps
         )
+
+    def _arm(self, fault: Fault) -> None:
+        """The rank has the fault in its next step, and writes that down itself."""
+        state = self._run.state()
+        self._run.arm(fault)
+        self._note(fault, "armed", state=state)
+        self._before = _Before(generation=state.generation if state else self._before.generation)
 
     def _fire(self, fault: Fault) -> bool:
         state = self._run.state()

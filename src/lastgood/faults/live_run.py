@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lastgood.faults.in_step import arm
+from lastgood.faults.spec import Fault
+
 HEADER_BYTES = 4096
 STATE_BYTES_MAX = 1 << 20
 PHASES_OVER = frozenset({"finished", "ended", "escalated", "failed"})
@@ -110,6 +113,10 @@ class LiveRun:
             slots = self._dir / slots
         found = [snapshot_of(slots / str(rank) / f"state.{number}") for number in range(3)]
         return sorted((item for item in found if item is not None), key=lambda item: -item.step)
+
+    def arm(self, fault: Fault) -> None:
+        """Tell the rank that a fault of its own is due; the one thing that is written here."""
+        arm(fault, self._dir / "faults")
 
     def parameters(self, worker: str) -> list[Parameter]:
         """The parameters of a worker; empty while it has listed none."""

@@ -95,7 +95,7 @@ def _fault(
     return Fault(id=name, kind=kind, target=Target(rank=rank), when=when, **options)
 
 
-class _Injecting:
+class Injecting:
     """Starts the injector once the job runs, and ends the job once the injector is done and all is recovered."""
 
     def __init__(self, options: DrillOptions, on_turn: Callable[[Supervisor], None] | None) -> None:
@@ -106,6 +106,7 @@ class _Injecting:
         self.log = options.folder / "injector.jsonl"
 
     def turn(self, supervisor: Supervisor) -> None:
+        """Called once a turn of the supervisor."""
         if self._on_turn is not None:
             self._on_turn(supervisor)
         if self._process is None:
@@ -117,20 +118,7 @@ class _Injecting:
         tape = self._options.folder / "tape.jsonl"
         write_tape(self._options.tape, tape)
         root = self._options.run.root or default_root(self._options.run.run_id)
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "lastgood.faults.injector",
-                "--run-dir",
-                str(root),
-                "--tape",
-                str(tape),
-                "--log",
-                str(self.log),
-            ],
-            stdin=subprocess.DEVNULL,
-        )
+        self._process = start_injector(root, tape=tape, log=self.log)
 
     def _end_when_settled(self, supervisor: Supervisor) -> None:
         """The last fault needs time to be noticed: let settled steps pass, with no incident open, before the end."""
@@ -143,9 +131,18 @@ class _Injecting:
             supervisor.finish_after(MORE_STEPS)
 
     def close(self) -> None:
+        """End the injector, whatever it still waits for."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+
+def start_injector(run_dir: Path, *, tape: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start the process that plays a tape against the run whose live files lie in `run_dir`."""
+    command = [sys.executable, "-m", "lastgood.faults.injector", "--run-dir", str(run_dir)]
+    return subprocess.Popen(
+        [*command, "--tape", str(tape), "--log", str(log)], stdin=subprocess.DEVNULL
+    )
 
 
 def run_drill(
@@ -157,7 +154,7 @@ def run_drill(
     on_twin_turn: Callable[[], None] | None = None,
 ) -> DrillResult:
     """Run the job, break it, run the twin, and judge; the verdicts become events of the same ledger."""
-    injecting = _Injecting(options, on_turn)
+    injecting = Injecting(options, on_turn)
     try:
         result = run_training(options.run, listener=listener, on_turn=injecting.turn)
     finally:

@@ -1,0 +1,96 @@
+"""Drills of state and numbers, and the plain deaths and stops that everything else builds on."""
+
+from __future__ import annotations
+
+from lastgood.faults.spec import FaultKind
+from lastgood.training.drills.drill import Drill, Expectation, Outcome, Seen, a_fault
+
+GROUP = "numerics"
+_DROPPED = Seen(
+    kind="state.trust",
+    body=(("state", "suspect"),),
+    words="the broken state is suspect, and not built upon",
+)
+
+
+def _recovered(symptom: str, class_: str, rank: int, **more: object) -> Expectation:
+    return Expectation(
+        outcome=Outcome.RECOVERED,
+        symptom=symptom,
+        class_=class_,
+        ranks=(rank,),
+        incidents=1,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+DRILLS = (
+    Drill(
+        name="kill-rank",
+        group=GROUP,
+        title="a middle rank is killed",
+        faults=(a_fault(FaultKind.SIGKILL, 2),),
+        expect=_recovered("process_exit", "fail_stop", 2, lost_steps_max=0),
+    ),
+    Drill(
+        name="kill-rank-0",
+        group=GROUP,
+        title="rank 0 is killed",
+        faults=(a_fault(FaultKind.SIGKILL, 0),),
+        expect=_recovered("process_exit", "fail_stop", 0, lost_steps_max=0),
+    ),
+    Drill(
+        name="stop-rank",
+        group=GROUP,
+        title="a rank is stopped (SIGSTOP) and stays silent",
+        faults=(a_fault(FaultKind.SIGSTOP, 1),),
+        expect=_recovered("hang", "fail_slow", 1, lost_steps_max=0, detected_within_us=1_600_000),
+    ),
+    Drill(
+        name="exception",
+        group=GROUP,
+        title="the step raises on one rank",
+        faults=(a_fault(FaultKind.EXCEPTION, 2),),
+        expect=_recovered(
+            "exception",
+            "fail_stop",
+            2,
+            lost_steps_max=0,
+            seen=(
+                Seen(
+                    kind="observation",
+                    body=(("type", "InjectedFault"),),
+                    words="the trace is kept",
+                ),
+            ),
+        ),
+    ),
+    Drill(
+        name="nan-gradient",
+        group=GROUP,
+        title="the gradient of one rank holds NaN",
+        faults=(a_fault(FaultKind.NAN_GRADIENT, 3),),
+        expect=_recovered("nonfinite", "sdc", 3, lost_steps_max=3),
+    ),
+    Drill(
+        name="flip-snapshot",
+        group=GROUP,
+        title="a bit of the newest snapshot flips, and its rank dies",
+        faults=(a_fault(FaultKind.FLIP_SNAPSHOT, 1, then_sigkill=True),),
+        expect=_recovered("process_exit", "fail_stop", 1, lost_steps_max=3, seen=(_DROPPED,)),
+    ),
+    Drill(
+        name="cut-snapshot",
+        group=GROUP,
+        title="the newest snapshot loses its end, and its rank dies",
+        faults=(a_fault(FaultKind.TRUNCATE_SNAPSHOT, 3, then_sigkill=True),),
+        expect=_recovered("process_exit", "fail_stop", 3, lost_steps_max=3, seen=(_DROPPED,)),
+    ),
+    Drill(
+        name="flip-parameter",
+        group=GROUP,
+        title="a bit of a parameter flips in the memory of one replica",
+        faults=(a_fault(FaultKind.FLIP_PARAMETER, 2, bit=20),),
+        expect=_recovered("replica_divergence", "sdc", 2, lost_steps_max=3),
+    ),
+)
