@@ -43,6 +43,9 @@ def read_snapshot_header(path: Path) -> dict[str, Any] | None:
         "published_us",
         "bytes",
         "digest",
+        "stripe",
+        "stripes",
+        "stripe_digest",
         "private_digest",
         "blob_offset",
         "blob_bytes",
@@ -52,7 +55,10 @@ def read_snapshot_header(path: Path) -> dict[str, Any] | None:
 
 
 def slot_candidates(run: RunDir, *, world: int) -> tuple[Candidate, ...]:
-    """Return the states that every rank published in one generation with one and the same digest, newest first."""
+    """Return the states that every rank published in one generation with one and the same digest, newest first.
+
+    Of a striped state every rank must hold the stripe that is its own.
+    """
     headers: dict[int, list[dict[str, Any]]] = {}
     for rank in range(world):
         for path in run.snapshots(rank):
@@ -62,7 +68,7 @@ def slot_candidates(run: RunDir, *, world: int) -> tuple[Candidate, ...]:
     agreed = {
         step: max(found, key=lambda header: header["published_us"])
         for step, found in headers.items()
-        if len(found) == world and len({(h["digest"], h["generation"]) for h in found}) == 1
+        if len(found) == world and _are_one_state(found)
     }
     return tuple(
         Candidate(
@@ -75,3 +81,11 @@ def slot_candidates(run: RunDir, *, world: int) -> tuple[Candidate, ...]:
         )
         for step, header in sorted(agreed.items(), reverse=True)
     )
+
+
+def _are_one_state(headers: list[dict[str, Any]]) -> bool:
+    """True when the headers of all ranks, in order, say that they published the same."""
+    said = {(h["digest"], h["generation"], h["stripes"]) for h in headers}
+    stripes = [h["stripe"] for h in headers]
+    count = headers[0]["stripes"]
+    return len(said) == 1 and (count == 1 or stripes == list(range(count)))

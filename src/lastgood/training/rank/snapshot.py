@@ -1,5 +1,9 @@
 """Three snapshot files per rank in shared memory, written every step, owned by the supervisor.
 
+Replicas are equal, so each rank may keep only its stripe of the replicated tensors; its private state is always whole.
+Every rank hashes all of its state either way, so the comparison of the replicas' digests loses nothing. A restore of a
+striped state reads the stripes of all ranks, and holds each against its own digest and all against that of the whole.
+
 Order of publication: the header is emptied, then the data is copied, then the digest and the step are written.
 A writer that dies in between leaves an empty header, which nobody restores. Digests are taken of the live
 tensors and never of the copy, so a copy that went wrong does not hash to them.
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -20,20 +25,22 @@ from lastgood.base.clock import SystemClock
 from lastgood.base.errors import RecoveryError
 from lastgood.base.units import format_bytes
 from lastgood.training.catalogue import HEADER_BYTES, read_snapshot_header, seal_header
+from lastgood.training.rank.leaves import Buffers, Piece, Stripe, hash_leaves, join
+from lastgood.training.rank.placement import Part, Placement, leaves_of, place
 from lastgood.training.rank.state import (
     Digests,
     Entry,
     Layout,
     RandomStreams,
-    digest_state,
+    digest_private,
     fits,
     pack,
     plan_layout,
-    unpack,
+    raw_bytes,
+    unpack_each,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lastgood.training.rank.state import Trainable
@@ -68,14 +75,12 @@ class _File:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._map: mmap.mmap | None = None
-        self._views: list[tuple[tuple[Entry, ...], list[torch.Tensor]]] = []
-        self._layout: Layout | None = None
+        self._placement: Placement | None = None
 
     def map_at_least(self, size: int) -> mmap.mmap:
         size = -(-size // _PAGE_BYTES) * _PAGE_BYTES
         if self._map is None or len(self._map) < size:
-            self._views.clear()
-            self._map = None
+            self._placement = self._map = None
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 # Reserved before it is written: a page that cannot be had later would end the process by SIGBUS.
@@ -93,34 +98,34 @@ class _File:
                 os.close(descriptor)
         return self._map
 
-    def clear_gaps(self, layout: Layout) -> None:
-        """Zero what lies between the tensors of a new layout, where an older one may have had bytes."""
-        if layout is self._layout:
+    def clear_gaps(self, placement: Placement) -> None:
+        """Zero the padding of a new placement, where an older one may have had bytes."""
+        if placement is self._placement:
             return
-        self._layout = layout
+        self._placement = placement
         assert self._map is not None, "gaps are cleared after mapping"
-        for start, end in _gaps(layout):
+        for start, end in placement.gaps():
             self._map[start:end] = bytes(end - start)
 
-    def views(self, entries: tuple[Entry, ...]) -> list[torch.Tensor]:
-        """Tensors over the mapping, one per entry; cached, since they are needed every step."""
-        for known, found in self._views:
-            if known is entries:
-                return found
-        assert self._map is not None, "views are asked for after mapping"
-        found = [_view(self._map, entry) for entry in entries]
-        self._views = [*self._views[-1:], (entries, found)]
-        return found
+
+class _Plan(NamedTuple):
+    """How one rank lays out the state that it has now."""
+
+    layout: Layout
+    packed_layout: bytes
+    stripe: Stripe
+    placement: Placement
 
 
 class SnapshotWriter:
-    """Writes the snapshots of one rank."""
+    """Writes the snapshots of one rank: whole copies, or stripe `rank` of `stripe_count`."""
 
-    def __init__(self, run: RunDir, rank: int) -> None:
+    def __init__(self, run: RunDir, rank: int, *, stripe_count: int = 1) -> None:
         self._run = run
         self._rank = rank
+        self._stripe_count = stripe_count
         self._files: dict[Path, _File] = {}
-        self._layout: Layout | None = None
+        self._known: _Plan | None = None
 
     def write(
         self,
@@ -133,73 +138,235 @@ class SnapshotWriter:
     ) -> Digests:
         """Publish the state after `step`; returns its digests. Raises RecoveryError when shared memory is full."""
         replicated, private = trainable.tensors()
-        if self._layout is None or not fits(self._layout, replicated, private):
-            self._layout = plan_layout(replicated, private)
-        layout = self._layout
+        plan = self._plan(replicated, private)
         values = {"values": trainable.values(), "streams": streams, "position": position}
-        blob = pack({"layout": layout, **values})
+        blob = plan.packed_layout + pack(values)
         path = self._run.snapshot(self._rank, step)
         if path not in self._files:
             self._files[path] = _File(path)
         file = self._files[path]
-        mapped = file.map_at_least(HEADER_BYTES + layout.data_bytes + len(blob))
+        blob_offset = HEADER_BYTES + plan.placement.data_bytes
+        mapped = file.map_at_least(blob_offset + len(blob))
         mapped[:HEADER_BYTES] = b" " * HEADER_BYTES
-        file.clear_gaps(layout)
-        with torch.no_grad():
-            for entries, tensors in ((layout.replicated, replicated), (layout.private, private)):
-                if entries:
-                    torch._foreach_copy_(file.views(entries), list(tensors.values()))
-        blob_offset = HEADER_BYTES + layout.data_bytes
+        file.clear_gaps(plan.placement)
         mapped[blob_offset : blob_offset + len(blob)] = blob
-        digests = digest_state(replicated, private, streams)
+        leaves = _keep_and_hash(plan, mapped, replicated, private)
+        digests = Digests(join(leaves), digest_private(private, streams))
         header = {
             "step": step,
             "generation": generation,
             "published_us": SystemClock().monotonic_us(),
-            "bytes": layout.data_bytes + len(blob),
+            "bytes": plan.placement.data_bytes + len(blob),
             "data_offset": HEADER_BYTES,
             "blob_offset": blob_offset,
             "blob_bytes": len(blob),
+            "stripe": self._rank if self._stripe_count > 1 else 0,
+            "stripes": self._stripe_count,
             "digest": digests.replica,
+            "stripe_digest": join(leaves[plan.stripe.first_leaf : plan.stripe.end_leaf]),
             "private_digest": digests.private,
             "blob_digest": xxhash.xxh3_128_hexdigest(blob),
         }
         mapped[:HEADER_BYTES] = seal_header(header)
         return digests
 
+    def _plan(self, replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor]) -> _Plan:
+        if self._known is None or not fits(self._known.layout, replicated, private):
+            layout = plan_layout(replicated, private)
+            index = self._rank if self._stripe_count > 1 else 0
+            stripe = leaves_of(layout).stripe(index, self._stripe_count)
+            self._known = _Plan(layout, pack(layout), stripe, place(layout, stripe))
+        return self._known
+
+
+def _keep_and_hash(
+    plan: _Plan,
+    mapped: mmap.mmap,
+    replicated: dict[str, torch.Tensor],
+    private: dict[str, torch.Tensor],
+) -> list[bytes]:
+    """Copy what this rank keeps and return the digests of all leaves.
+
+    Piece by piece, so that the hash finds in the cache what the copy has just read; both read the live tensor.
+    """
+    found = list(replicated.values())
+    live = Buffers(lambda index: raw_bytes(found[index]))
+    kept = memoryview(mapped)[HEADER_BYTES:]
+    start, end = plan.stripe.start, plan.stripe.end
+
+    def bytes_of(piece: Piece) -> memoryview:
+        content = live.bytes_of(piece)
+        if start <= piece.place < end:
+            at = piece.place - start
+            kept[at : at + len(content)] = content
+        return content
+
+    for part in plan.placement.private:
+        kept[part.offset : part.end] = raw_bytes(private[part.entry.name])
+    return hash_leaves(leaves_of(plan.layout).pieces, bytes_of)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A snapshot file with a sound header that is as long as it says."""
+
+    header: dict[str, Any]
+    mapped: mmap.mmap
+
+    def blob(self) -> bytes:
+        start = self.header["blob_offset"]
+        return self.mapped[start : start + self.header["blob_bytes"]]
+
 
 def load_snapshot(run: RunDir, rank: int, step: int) -> LoadedState:
-    """Re-read a snapshot and hash every byte of it; raises SnapshotMismatch when anything is off."""
+    """Re-read the state of a rank and hash every byte of it; raises SnapshotMismatch when anything is off.
+
+    Of a striped state the stripes of all ranks are read, and hashed.
+    """
+    own = _open(run, rank, step)
+    return _load_private(own, rank, *_load_replicated(run, own, rank))
+
+
+def load_world(run: RunDir, *, world: int, step: int) -> list[LoadedState]:
+    """Re-read the state of every rank. Stripes, which all of them share, are read once."""
+    opened = [_open(run, rank, step) for rank in range(world)]
+    if opened[0].header["stripes"] == 1:
+        return [load_snapshot(run, rank, step) for rank in range(world)]
+    shared = _load_replicated(run, opened[0], 0)
+    for rank, other in enumerate(opened):
+        if other.header["digest"] != opened[0].header["digest"]:
+            raise SnapshotMismatch(step, f"ranks 0 and {rank} do not hold the same state")
+    return [_load_private(own, rank, *shared) for rank, own in enumerate(opened)]
+
+
+def _open(run: RunDir, rank: int, step: int) -> _Opened:
     path = run.snapshot(rank, step)
     header = read_snapshot_header(path)
     if header is None or header["step"] != step:
-        raise SnapshotMismatch(step, "its header is empty or holds another step")
+        raise SnapshotMismatch(step, f"the header of rank {rank} is empty or holds another step")
     with path.open("rb") as stream:
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
     whole = header["data_offset"] + header["bytes"]
     if len(mapped) < whole:
-        raise SnapshotMismatch(step, f"{len(mapped)} bytes in the file, {whole} were written")
-    blob = mapped[header["blob_offset"] : header["blob_offset"] + header["blob_bytes"]]
-    if xxhash.xxh3_128_hexdigest(blob) != header["blob_digest"]:
-        raise SnapshotMismatch(step, "the bytes of its random streams and data position changed")
-    content = unpack(blob)
-    layout: Layout = content["layout"]
-    if _has_dirty_gaps(mapped, layout):
-        raise SnapshotMismatch(step, "bytes between two tensors changed")
-    replicated = {e.name: _view(mapped, e) for e in layout.replicated}
-    private = {e.name: _view(mapped, e) for e in layout.private}
-    found = digest_state(replicated, private, content["streams"])
-    if found.replica != header["digest"]:
         raise SnapshotMismatch(
-            step, f"parameters and optimizer hash to {found.replica}, published {header['digest']}"
+            step, f"{len(mapped)} bytes in the file of rank {rank}, {whole} were written"
         )
-    if found.private != header["private_digest"]:
+    return _Opened(header, mapped)
+
+
+def _content(own: _Opened, rank: int) -> tuple[Layout, dict[str, Any]]:
+    """Return layout and values of a snapshot's blob, once its bytes hashed to their digest."""
+    blob = own.blob()
+    if xxhash.xxh3_128_hexdigest(blob) != own.header["blob_digest"]:
         raise SnapshotMismatch(
-            step, f"private state hashes to {found.private}, published {header['private_digest']}"
+            own.header["step"],
+            f"the bytes of the random streams and data position of rank {rank} changed",
+        )
+    layout, values = unpack_each(blob)
+    return layout, values
+
+
+def _load_replicated(run: RunDir, own: _Opened, rank: int) -> tuple[dict[str, torch.Tensor], str]:
+    """Return the replicated tensors and their digest, from one whole snapshot or from the stripes of all ranks."""
+    layout, _ = _content(own, rank)
+    step, count = own.header["step"], own.header["stripes"]
+    holders = [rank] if count == 1 else list(range(count))
+    leaves: list[bytes] = []
+    parts: dict[str, list[tuple[Part, torch.Tensor]]] = {}
+    for index, holder in enumerate(holders):
+        file = own if holder == rank else _open(run, holder, step)
+        _same_state(own.header, file.header, stripe=index, holder=holder)
+        stripe = leaves_of(layout).stripe(index, count)
+        placement = place(layout, stripe)
+        if file.header["bytes"] < placement.data_bytes:
+            raise SnapshotMismatch(step, f"the file of rank {holder} is too short for its stripe")
+        found = _hash_stripe(file.mapped, layout, stripe)
+        if join(found) != file.header["stripe_digest"]:
+            raise SnapshotMismatch(step, _broken(file.header, holder, join(found)))
+        if _has_dirty_gaps(file.mapped, placement):
+            raise SnapshotMismatch(
+                step, f"bytes between two tensors changed, kept by rank {holder}"
+            )
+        leaves += found
+        for part in placement.replicated:
+            parts.setdefault(part.entry.name, []).append((part, part.view(file.mapped)))
+    if join(leaves) != own.header["digest"]:
+        raise SnapshotMismatch(
+            step,
+            f"parameters and optimizer hash to {join(leaves)}, published {own.header['digest']}",
+        )
+    tensors = {
+        entry.name: _assembled(parts.get(entry.name, []), entry) for entry in layout.replicated
+    }
+    return tensors, join(leaves)
+
+
+def _same_state(own: dict[str, Any], other: dict[str, Any], *, stripe: int, holder: int) -> None:
+    """Refuse a stripe of another state: it may be whole and still not belong here."""
+    for key in ("generation", "digest", "stripes"):
+        if own[key] != other[key]:
+            raise SnapshotMismatch(
+                own["step"], f"rank {holder} wrote {key} {other[key]}, needed is {own[key]}"
+            )
+    if other["stripe"] != stripe:
+        raise SnapshotMismatch(
+            own["step"], f"rank {holder} holds stripe {other['stripe']}, needed is {stripe}"
+        )
+
+
+def _hash_stripe(mapped: mmap.mmap, layout: Layout, stripe: Stripe) -> list[bytes]:
+    """Return the digests of the leaves in a file."""
+    whole = memoryview(mapped)
+    base = HEADER_BYTES - stripe.start
+
+    def bytes_of(piece: Piece) -> memoryview:
+        at = base + piece.place
+        return whole[at : at + piece.end - piece.start]
+
+    return hash_leaves(leaves_of(layout).pieces[stripe.first_leaf : stripe.end_leaf], bytes_of)
+
+
+def _broken(header: dict[str, Any], holder: int, found: str) -> str:
+    if header["stripes"] == 1:
+        return f"parameters and optimizer hash to {found}, published {header['digest']}"
+    return (
+        f"stripe {header['stripe']} of {header['stripes']}, kept by rank {holder}, "
+        f"hashes to {found}, published {header['stripe_digest']}"
+    )
+
+
+def _assembled(parts: list[tuple[Part, torch.Tensor]], entry: Entry) -> torch.Tensor:
+    """Return a tensor from the parts of it that the files hold; a copy only where it was cut."""
+    if len(parts) == 1 and parts[0][0].is_whole:
+        return parts[0][1]
+    tensor = torch.empty(entry.shape, dtype=entry.dtype)
+    flat = tensor.view(-1)
+    for part, view in parts:
+        flat[part.first : part.first + part.count] = view
+    return tensor
+
+
+def _load_private(
+    own: _Opened, rank: int, replicated: dict[str, torch.Tensor], digest: str
+) -> LoadedState:
+    """Add what belongs to one rank, hashed."""
+    layout, content = _content(own, rank)
+    step = own.header["step"]
+    placement = _placement_of(layout, own.header)
+    private = {
+        entry.name: torch.empty(entry.shape, dtype=entry.dtype) for entry in layout.private
+    } | {part.entry.name: part.view(own.mapped) for part in placement.private}
+    found = digest_private(private, content["streams"])
+    if found != own.header["private_digest"]:
+        raise SnapshotMismatch(
+            step, f"private state hashes to {found}, published {own.header['private_digest']}"
         )
     return LoadedState(
         step,
-        found,
+        Digests(digest, found),
         replicated | private,
         content["values"],
         content["streams"],
@@ -207,28 +374,10 @@ def load_snapshot(run: RunDir, rank: int, step: int) -> LoadedState:
     )
 
 
-def _gaps(layout: Layout) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the padding behind each tensor, as places in the file."""
-    entries = (*layout.replicated, *layout.private)
-    ends = [*(entry.offset for entry in entries[1:]), layout.data_bytes]
-    for entry, end in zip(entries, ends, strict=True):
-        start = entry.offset + entry.size_bytes
-        if start < end:
-            yield HEADER_BYTES + start, HEADER_BYTES + end
+def _placement_of(layout: Layout, header: dict[str, Any]) -> Placement:
+    return place(layout, leaves_of(layout).stripe(header["stripe"], header["stripes"]))
 
 
-def _has_dirty_gaps(mapped: mmap.mmap, layout: Layout) -> bool:
+def _has_dirty_gaps(mapped: mmap.mmap, placement: Placement) -> bool:
     """True when padding that no digest covers is not zero any more: whoever wrote there may have written elsewhere."""
-    return any(mapped[start:end].strip(b"\0") for start, end in _gaps(layout))
-
-
-def _view(mapped: mmap.mmap, entry: Entry) -> torch.Tensor:
-    """Return a tensor over mapped bytes."""
-    count = 1
-    for extent in entry.shape:
-        count *= extent
-    if count == 0:
-        return torch.empty(entry.shape, dtype=entry.dtype)
-    return torch.frombuffer(
-        mapped, dtype=entry.dtype, count=count, offset=HEADER_BYTES + entry.offset
-    ).view(entry.shape)
+    return any(mapped[start:end].strip(b"\0") for start, end in placement.gaps())

@@ -1,8 +1,8 @@
 """The unit of state: parameters, optimizer, scheduler, scaler, random streams, data position and step, together.
 
 Two kinds of bytes. *Replicated* ones (parameters and optimizer tensors) are equal on every data-parallel rank,
-so their digest is compared across ranks. *Private* ones (buffers, random streams, data position) belong to one
-rank, so their digest is compared with that rank's own. Everything else that is not a tensor travels in a pickled
+so their digest is compared across ranks. *Private* ones (buffers, shards, random streams, data position) belong to
+one rank, so their digest is compared with that rank's own. Everything else that is not a tensor travels in a pickled
 blob, which is read only after its bytes hashed to their digest.
 """
 
@@ -20,10 +20,11 @@ import numpy as np
 import torch
 import xxhash
 
+from lastgood.training.rank import shards
+from lastgood.training.rank.leaves import Buffers, aligned, cut, hash_leaves, join
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_ALIGN_BYTES = 64
 
 
 class RandomStreams(NamedTuple):
@@ -61,11 +62,16 @@ class Entry(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where every tensor lies; offsets count from the start of the data region."""
+    """Where every tensor lies in the row of all of them, the replicated ones first."""
 
     replicated: tuple[Entry, ...]
     private: tuple[Entry, ...]
     data_bytes: int
+
+    @property
+    def replicated_bytes(self) -> int:
+        """Where the private tensors begin."""
+        return self.private[0].offset if self.private else self.data_bytes
 
 
 class Digests(NamedTuple):
@@ -80,7 +86,8 @@ class Trainable:
     """The live objects that make up a rank's state."""
 
     model: torch.nn.Module
-    optimizer: torch.optim.Optimizer
+    optimizer: Any
+    """A torch optimizer; None until there is one for the parameters of a model that is made anew."""
     scheduler: Any = None
     scaler: Any = None
     extra: dict[str, Any] = field(default_factory=dict)
@@ -88,7 +95,7 @@ class Trainable:
 
     def _parameters_of_optimizer(self) -> Iterator[tuple[int, torch.nn.Parameter]]:
         index = 0
-        for group in self.optimizer.param_groups:
+        for group in self.optimizer.param_groups if self.optimizer is not None else ():
             for parameter in group["params"]:
                 yield index, parameter
                 index += 1
@@ -111,7 +118,8 @@ class Trainable:
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, torch.Tensor):
                     replicated[f"optim.{index}.{key}"] = value.detach()
-        private = {f"buffer.{n}": b.detach() for n, b in self.model.named_buffers()}
+        replicated, private = shards.split(replicated)
+        private |= {f"buffer.{n}": b.detach() for n, b in self.model.named_buffers()}
         return replicated, private
 
     def values(self) -> dict[str, Any]:
@@ -142,7 +150,7 @@ class Trainable:
         parameters = {f"model.{name}": p for name, p in self.model.named_parameters()}
         with torch.no_grad():
             for name, parameter in (parameters | self._parameters_outside()).items():
-                parameter.copy_(tensors[name])
+                shards.local_of(parameter).copy_(tensors[shards.name_of(name, parameter)])
                 parameter.grad = None
             for name, buffer in self.model.named_buffers():
                 buffer.copy_(tensors[f"buffer.{name}"])
@@ -159,17 +167,21 @@ class Trainable:
         ):
             for key, value in saved.items():
                 group[key] = _settled(group.get(key), value, like=None)
-        names = [name.split(".", 2) for name in tensors if name.startswith("optim.")]
-        keys: dict[int, list[str]] = {}
-        for _, index, key in names:
-            keys.setdefault(int(index), []).append(key)
+        keys: dict[int, dict[str, str]] = {}
+        for name in tensors:
+            bare = name.removeprefix(shards.SHARD)
+            if bare.startswith("optim."):
+                _, index, key = bare.split(".", 2)
+                keys.setdefault(int(index), {})[key] = name
         for index, parameter in self._parameters_of_optimizer():
             plain = values["optimizer_values"].get(index, {})
             # Built anew in the saved order, which is the order of the digest; what was dropped since stays dropped.
             before = self.optimizer.state.pop(parameter, {})
             state = {
-                key: _settled(before.get(key), tensors[f"optim.{index}.{key}"], like=parameter)
-                for key in keys.get(index, [])
+                key: (shards.settled if name.startswith(shards.SHARD) else _settled)(
+                    before.get(key), tensors[name], like=parameter
+                )
+                for key, name in keys.get(index, {}).items()
             }
             if state or plain:
                 self.optimizer.state[parameter] = state | plain
@@ -203,7 +215,7 @@ def plan_layout(replicated: dict[str, torch.Tensor], private: dict[str, torch.Te
         for name, tensor in tensors.items():
             size = tensor.numel() * tensor.element_size()
             entries.append(Entry(name, tensor.dtype, tuple(tensor.shape), offset, size))
-            offset += -(-size // _ALIGN_BYTES) * _ALIGN_BYTES
+            offset += aligned(size)
         placed.append(tuple(entries))
     return Layout(placed[0], placed[1], offset)
 
@@ -230,10 +242,15 @@ def raw_bytes(tensor: torch.Tensor) -> memoryview:
 
 def digest_tensors(tensors: dict[str, torch.Tensor]) -> str:
     """Return the digest of the live tensors: the source, not the copy, so that a torn copy shows."""
-    digest = xxhash.xxh3_128()
-    for tensor in tensors.values():
-        digest.update(raw_bytes(tensor))
-    return digest.hexdigest()
+    return join(leaf_digests(tensors))
+
+
+def leaf_digests(tensors: dict[str, torch.Tensor]) -> list[bytes]:
+    """Return the digest of each leaf of the tensors (see `leaves`)."""
+    found = list(tensors.values())
+    sizes = tuple(tensor.numel() * tensor.element_size() for tensor in found)
+    live = Buffers(lambda index: raw_bytes(found[index]))
+    return hash_leaves(cut(sizes).pieces, live.bytes_of)
 
 
 def digest_streams(streams: RandomStreams) -> bytes:
@@ -252,10 +269,15 @@ def digest_state(
     replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor], streams: RandomStreams
 ) -> Digests:
     """Return both digests of a state."""
+    return Digests(digest_tensors(replicated), digest_private(private, streams))
+
+
+def digest_private(private: dict[str, torch.Tensor], streams: RandomStreams) -> str:
+    """Return the digest of what belongs to one rank."""
     own = xxhash.xxh3_128(digest_streams(streams))
     for tensor in private.values():
         own.update(raw_bytes(tensor))
-    return Digests(digest_tensors(replicated), own.hexdigest())
+    return own.hexdigest()
 
 
 def pack(value: object) -> bytes:
@@ -268,6 +290,14 @@ def pack(value: object) -> bytes:
 def unpack(raw: bytes) -> Any:
     """Read a blob back. Only ever called on bytes that this run wrote and that hashed to their digest."""
     return pickle.loads(raw)  # noqa: S301
+
+
+def unpack_each(raw: bytes) -> list[Any]:
+    """Read several packed values back that stand one behind the other; as trusted as `unpack`."""
+    stream, found = io.BytesIO(raw), []
+    while stream.tell() < len(raw):
+        found.append(pickle.load(stream))  # noqa: S301
+    return found
 
 
 def largest_difference(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> float:

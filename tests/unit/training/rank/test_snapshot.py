@@ -145,7 +145,7 @@ def test_a_missing_file_is_a_mismatch_and_no_crash(run):
 # --- publication ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dies_at", ["digest_state", "_view", "pack"])
+@pytest.mark.parametrize("dies_at", ["digest_private", "_keep_and_hash", "pack"])
 def test_a_writer_that_dies_in_the_middle_leaves_the_older_states_or_nothing(
     run, monkeypatch, dies_at
 ):
