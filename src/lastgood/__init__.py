@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # what a type checker sees; the same names as in the table be
     from lastgood.ledger.incident import fold_incidents
     from lastgood.ledger.store import open_store
     from lastgood.ledger.verify import verify_ledger
+    from lastgood.training.opening import open  # noqa: A004 - read as `lastgood.open`
     from lastgood.training.rank.run import Run, start
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ _PUBLIC = {
     "default_contract": "lastgood.contract.load:default_contract",
     "FailureContract": "lastgood.contract.model:FailureContract",
     # what happened
+    "open": "lastgood.training.opening:open",
     "Event": "lastgood.ledger.event:Event",
     "open_store": "lastgood.ledger.store:open_store",
     "verify_ledger": "lastgood.ledger.verify:verify_ledger",
@@ -65,6 +67,7 @@ __all__ = [
     "default_contract",
     "fold_incidents",
     "load_contract",
+    "open",
     "open_store",
     "render",
     "start",

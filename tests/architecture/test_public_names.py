@@ -22,6 +22,7 @@ PUBLIC = [
     "default_contract",
     "fold_incidents",
     "load_contract",
+    "open",
     "open_store",
     "render",
     "start",

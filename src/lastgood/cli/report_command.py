@@ -257,37 +257,17 @@ def _refuse_run_options(path: Path, run: str | None, contract: Path | None) -> N
 
 def _export_report(path: Path, *, question: RatesQuestion, mappings: dict[str, Path]) -> Report:
     """The fleet's report from an export, which holds no run to look at event by event."""
-    from lastgood.evidence.assemble import Question, build_report
-    from lastgood.evidence.rates_report import fleet_part
-    from lastgood.ledger.parquet import read_manifest
-    from lastgood.ledger.tree_head import TreeHead
+    from lastgood.evidence.assemble import Question
+    from lastgood.evidence.computed import compute_export
 
-    fleet = fleet_part(path, question, mappings)
-    if fleet is None:
-        raise BadInput(
-            "this export holds no imported records",
-            where=str(path),
-            needs="an export of a ledger into which logs were imported",
-            next="for a run: lastgood report LEDGER",
-        )
-    manifest = read_manifest(path)
     asked = Question(
         run=None,
-        as_of_us=fleet.end_us,
+        as_of_us=0,
         ledger=str(path),
         command=_command(str(path), None, None, question, mappings),
         version=__version__,
-        rates=question,
     )
-    head = TreeHead(origin=manifest.origin, size=manifest.size, root=bytes.fromhex(manifest.root))
-    return build_report(
-        [],
-        chosen_contract(None, None),
-        question=asked,
-        head=head,
-        builders=section_builders(),
-        fleet=fleet.section,
-    )
+    return compute_export(path, asked, question, mappings)
 
 
 def _command(

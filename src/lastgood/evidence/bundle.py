@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from lastgood.base.canonical import canonical_bytes
@@ -19,17 +19,14 @@ from lastgood.evidence import archive
 from lastgood.evidence.assemble import (
     Builders,
     Question,
-    build_report,
-    events_of_run,
     recorded_contract,
-    report_instant_us,
     reported_run,
     run_names,
 )
+from lastgood.evidence.computed import compute_report
 from lastgood.evidence.html import render_html
 from lastgood.evidence.manifest import SCHEMA, Manifest, Share, describe_files, write_manifest
 from lastgood.evidence.rates_records import RatesQuestion
-from lastgood.evidence.rates_report import fleet_part
 from lastgood.evidence.report import Report, canonical_plain, figures_in
 from lastgood.evidence.share_folder import SHARED_NAME, share_folder
 from lastgood.ledger.store import read_store
@@ -92,7 +89,9 @@ def write_bundle(
         question = _question(
             target, run=run, now_us=now_us, version=version, rates=rates, share=share
         )
-        report, head, question = _compute(folder / archive.LEDGER, declared, question, builders)
+        report, head, question = compute_report(
+            folder / archive.LEDGER, declared, question, builders
+        )
         on_stage("drawing the page")
         (folder / archive.HEAD).write_text(head.to_note(), encoding="utf-8")
         (folder / archive.FIGURES).write_bytes(canonical_bytes(canonical_plain(report)) + b"\n")
@@ -163,34 +162,6 @@ def _write_contract(contract: Path | None, target: Path, *, recorded: str | None
             "the contract cannot be read", where=str(contract), found=error.strerror or str(error)
         ) from error
     target.write_bytes(raw)
-
-
-def _compute(
-    ledger: Path, contract: FailureContract, question: Question, builders: Builders
-) -> tuple[Report, TreeHead, Question]:
-    with read_store(ledger) as store:
-        head = store.head()
-        question = replace(question, run=reported_run(store, question.run))
-        events = events_of_run(store, question.run)
-    fleet = fleet_part(ledger, question.rates)
-    # A ledger without imported failures has no such question: its bundles stay as they were.
-    question = replace(question, rates=question.rates if fleet else None)
-    as_of_us = report_instant_us(
-        events,
-        question.run,
-        now_us=question.as_of_us,
-        records_end_us=fleet.end_us if fleet else None,
-    )
-    question = replace(question, as_of_us=as_of_us)
-    report = build_report(
-        events,
-        contract,
-        question=question,
-        head=head,
-        builders=builders,
-        fleet=fleet.section if fleet else None,
-    )
-    return report, head, question
 
 
 def _manifest(

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from lastgood.base.figures import Figure, Interval, measured
+from lastgood.budget.order_statistics import quantile_ranks
 from lastgood.ledger.incident import Incident
 
 TIMES: Final[dict[str, Callable[[Incident], int | None]]] = {
@@ -49,3 +51,34 @@ def durations(incidents: Sequence[Incident], indicator: str) -> Durations:
 def rank_at(count: int, ratio: float) -> int:
     """Place of the smallest value that at least this share of all values does not exceed (nearest rank)."""
     return max(0, math.ceil(ratio * count - 1e-9) - 1)
+
+
+def quantile_figure(
+    incidents: Sequence[Incident], indicator: str, share: float, *, level: float = 0.95
+) -> Figure:
+    """A quantile of an indicator, with the interval of order statistics where there are enough incidents for one.
+
+    Assumes: for the interval only, independent incidents of one distribution.
+    """
+    times = durations(incidents, indicator)
+    ordered = [*sorted(map(float, times.values_us)), *[math.inf] * times.never_count]
+    told = [f"incidents of the ledger, {indicator.replace('_', ' ')}, nearest rank"]
+    if times.never_count:
+        told.append(f"{times.never_count} escalated stand behind every recovered one")
+    if times.unknown_count:
+        told.append(f"{times.unknown_count} without this time left out")
+    value, interval = None, None
+    if ordered:
+        ranks = quantile_ranks(len(ordered), share, level=level)
+        ends = [None if at is None else ordered[at] for at in (ranks.lo, ranks.hi)]
+        value = ordered[ranks.value] if ordered[ranks.value] < math.inf else None
+        lo, hi = ends
+        if value is not None and lo is not None and hi is not None and hi < math.inf:
+            method = "order statistics (exact binomial); independent incidents"
+            interval = Interval(lo=lo, hi=hi, level=level, method=method)
+        else:
+            told.append(f"no interval: {len(ordered)} are too few for both ends at {level:.0%}")
+    return measured(
+        f"{indicator.replace('_', ' ')} p{share * 100:g}", value, "us",
+        source="; ".join(told), n=len(ordered), interval=interval,
+    )  # fmt: skip

@@ -7,7 +7,7 @@ here may depend on the moment of drawing: the one time that a report knows is `a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -208,26 +208,44 @@ def canonical_plain(report: Report) -> object:
     return with_hex_floats(plain(report))
 
 
+class Named(NamedTuple):
+    """A figure, where it stands in its report, and what a reader sees beside it."""
+
+    path: str
+    """Such as `training/stops/classes/1/1`: section, part, table, row, column."""
+    label: str
+    """Such as `fail-stop, Count`."""
+    figure: Figure
+
+
 def figures_in(report: Report) -> list[tuple[str, Figure]]:
     """Every figure of a report with its path (`training/stops/classes/3/1`), in reading order."""
-    found: list[tuple[str, Figure]] = []
+    return [(found.path, found.figure) for found in named_figures(report)]
+
+
+def named_figures(report: Report) -> list[Named]:
+    """Every figure of a report with its path and its label, in reading order."""
+    found: list[Named] = []
     for section in report.sections:
         found.extend(_figures_of_section(section, section.name))
     return found
 
 
-def _figures_of_section(section: Section, path: str) -> list[tuple[str, Figure]]:
-    found = [(f"{path}/{row.figure.name}", row.figure) for row in section.figures]
+def _figures_of_section(section: Section, path: str) -> list[Named]:
+    found = [Named(f"{path}/{row.figure.name}", row.label, row.figure) for row in section.figures]
     for table in section.tables:
         for i, row in enumerate(table.rows):
+            head = row[0] if row and isinstance(row[0], str) else str(i + 1)
             found += [
-                (f"{path}/{table.name}/{i}/{j}", c)
+                Named(f"{path}/{table.name}/{i}/{j}", f"{head}, {table.columns[j].title}", c)
                 for j, c in enumerate(row)
                 if isinstance(c, Figure)
             ]
     for card in section.cards:
+        place = f"{path}/incident-{card.number}"
         found += [
-            (f"{path}/incident-{card.number}/{row.figure.name}", row.figure) for row in card.figures
+            Named(f"{place}/{row.figure.name}", f"incident {card.number}, {row.label}", row.figure)
+            for row in card.figures
         ]
     for part in section.parts:
         found.extend(_figures_of_section(part, f"{path}/{part.name}"))

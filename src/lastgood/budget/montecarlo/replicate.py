@@ -17,6 +17,7 @@ from lastgood.budget.montecarlo import kernel
 from lastgood.budget.montecarlo.draws import PORTION_MAX, PORTION_MIN, Draws
 from lastgood.budget.montecarlo.engine import Engine, Job, pick
 from lastgood.budget.montecarlo.model import JobModel
+from lastgood.budget.order_statistics import quantile_ranks
 
 EVENT_COUNT_MAX = 20_000_000
 """Events of one replication; a job that needs more does not end in any useful time."""
@@ -81,34 +82,12 @@ def quantile_estimate(ordered: Any, share: float) -> Estimate:
     Source: order statistics; the number of values below the true quantile is binomial (David and Nagaraja).
     Assumes: independent values.
     """
-    n, tail = len(ordered), (1 - LEVEL) / 2
-    value = float(ordered[min(n - 1, math.ceil(share * n) - 1)])
-    low = _binomial_quantile(tail, n, share)
-    high = _binomial_quantile(1 - tail, n, share) + 1
-    has_low = low >= 1 and _binomial_up_to(low - 1, n, share) <= tail
+    ranks = quantile_ranks(len(ordered), share, level=LEVEL)
     return Estimate(
-        value,
-        float(ordered[low - 1]) if has_low else None,
-        float(ordered[high - 1]) if high <= n else None,
+        float(ordered[ranks.value]),
+        None if ranks.lo is None else float(ordered[ranks.lo]),
+        None if ranks.hi is None else float(ordered[ranks.hi]),
     )
-
-
-def _binomial_up_to(count: int, n: int, share: float) -> float:
-    # scipy.stats would say the same and take half a second to load.
-    from scipy.special import bdtr
-
-    return float(bdtr(count, n, share))
-
-
-def _binomial_quantile(chance: float, n: int, share: float) -> int:
-    """The smallest count that is not exceeded with at least this chance."""
-    low, high = 0, n
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (
-            (low, middle) if _binomial_up_to(middle, n, share) >= chance else (middle + 1, high)
-        )
-    return low
 
 
 def simulate(
