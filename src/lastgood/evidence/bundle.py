@@ -89,9 +89,8 @@ def write_bundle(
         question = _question(
             target, run=run, now_us=now_us, version=version, rates=rates, share=share
         )
-        report, head, question = compute_report(
-            folder / archive.LEDGER, declared, question, builders
-        )
+        copy = folder / archive.LEDGER
+        report, head, question = compute_report(copy, declared, question, builders)
         on_stage("drawing the page")
         (folder / archive.HEAD).write_text(head.to_note(), encoding="utf-8")
         (folder / archive.FIGURES).write_bytes(canonical_bytes(canonical_plain(report)) + b"\n")
@@ -99,7 +98,7 @@ def write_bundle(
         write_manifest(_manifest(question, declared, folder, share), folder)
         on_stage("writing the bundle")
         write = archive.write_tar if target.suffix == ".tar" else archive.write_folder
-        run_count = _run_count(folder / archive.LEDGER)
+        run_count = _run_count(copy)
         write(folder, target)
     return Bundle(
         path=target,
