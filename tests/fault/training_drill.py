@@ -67,16 +67,18 @@ def tape_of(*faults: Fault) -> Tape:
     )
 
 
-def drill(folder: Path, *faults: Fault, spares: int = 1) -> Drilled:
+def drill(
+    folder: Path, *faults: Fault, spares: int = 1, job: Path = JOB, ranks: int = RANKS
+) -> Drilled:
     """Run the job, break it, run its twin, and read what the ledger says."""
     tape = tape_of(*(f for f in faults if f.kind not in IN_STEP))
     inside = folder / "in-step-tape.jsonl"
     write_tape(tape_of(*(f for f in faults if f.kind in IN_STEP)), inside)
     ledger = folder / "ledger.db"
     options = RunOptions(
-        script=JOB,
+        script=job,
         arguments=("--steps", "100000", "--pace-ms", str(PACE_MS), "--out", str(folder)),
-        ranks=RANKS,
+        ranks=ranks,
         spares=spares,
         run_id=f"test-{folder.name}",
         ledger=ledger,

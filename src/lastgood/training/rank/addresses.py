@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from lastgood.training.rank.shards import local_of
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -16,10 +18,11 @@ def write_addresses(path: Path, model: torch.nn.Module) -> None:
     parameters = [
         {
             "name": name,
-            "address": parameter.data_ptr(),
-            "bytes": parameter.numel() * parameter.element_size(),
-            "dtype": str(parameter.dtype).removeprefix("torch."),
+            "address": local.data_ptr(),
+            "bytes": local.numel() * local.element_size(),
+            "dtype": str(local.dtype).removeprefix("torch."),
         }
         for name, parameter in model.named_parameters()
+        for local in (local_of(parameter.detach()),)
     ]
     path.write_text(json.dumps({"parameters": parameters}))

@@ -25,19 +25,20 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from lastgood.base.clock import boot_id
 from lastgood.training.checkpoints import MARK, read_mark, seal_mark
-from lastgood.training.rank.snapshot import LoadedState, SnapshotMismatch, load_snapshot
+from lastgood.training.rank.shards import OWN_PREFIXES
+from lastgood.training.rank.snapshot import LoadedState, SnapshotMismatch, load_world
 from lastgood.training.rank.state import Digests, digest_state, pack, unpack
 from lastgood.training.rundir import RunDir
 
 
 def _flatten(states: list[LoadedState]) -> dict[str, torch.Tensor]:
     """One flat dictionary of tensors: what all ranks share once, and each rank's own under its number."""
-    flat = {name: t for name, t in states[0].tensors.items() if not name.startswith("buffer.")}
+    flat = {name: t for name, t in states[0].tensors.items() if not name.startswith(OWN_PREFIXES)}
     for rank, state in enumerate(states):
         flat |= {
             f"rank{rank}.{name}": t
             for name, t in state.tensors.items()
-            if name.startswith("buffer.")
+            if name.startswith(OWN_PREFIXES)
         }
         blob = pack({"values": state.values, "streams": state.streams, "position": state.position})
         flat[f"rank{rank}.blob"] = torch.frombuffer(bytearray(blob), dtype=torch.uint8)
@@ -61,8 +62,8 @@ def write_checkpoint(
         "digest": states[0].digests.replica,
         "private_digests": [state.digests.private for state in states],
         "blob_digests": [_blob_digest(flat, rank) for rank in range(len(states))],
-        "order": [name for name in states[0].tensors if not name.startswith("buffer.")],
-        "private_order": [name for name in states[0].tensors if name.startswith("buffer.")],
+        "order": [name for name in states[0].tensors if not name.startswith(OWN_PREFIXES)],
+        "private_order": [name for name in states[0].tensors if name.startswith(OWN_PREFIXES)],
         "world": len(states),
         "bytes": sum(t.numel() * t.element_size() for t in flat.values()),
         "files": _file_digests(fresh),
@@ -197,8 +198,8 @@ def main() -> None:
         try:
             run = RunDir(Path(request["run_dir"]))
             states = [
-                _copied(load_snapshot(run, rank, step), is_first=rank == 0)
-                for rank in range(request["world"])
+                _copied(state, is_first=rank == 0)
+                for rank, state in enumerate(load_world(run, world=request["world"], step=step))
             ]
             _answer({"kind": "copied", "step": step})
             mark = write_checkpoint(
@@ -219,7 +220,7 @@ def _copied(state: LoadedState, *, is_first: bool) -> LoadedState:
     tensors = {
         name: tensor.clone()
         for name, tensor in state.tensors.items()
-        if is_first or name.startswith("buffer.")
+        if is_first or name.startswith(OWN_PREFIXES)
     }
     return state._replace(tensors=tensors)
 

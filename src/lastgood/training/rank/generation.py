@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lastgood.base.clock import SystemClock
+from lastgood.base.errors import Refused
 from lastgood.recovery.messages import ReplayOutcome, Tier, VerifyMode
 from lastgood.signals.reading import Phase, StepReport
 from lastgood.training import control
@@ -14,12 +16,15 @@ from lastgood.training.rank import environment
 from lastgood.training.rank.addresses import write_addresses
 from lastgood.training.rank.checkpoint import load_checkpoint
 from lastgood.training.rank.feed import Feed
+from lastgood.training.rank.group import is_group_error
 from lastgood.training.rank.passes import Pass, passes_after_restore
 from lastgood.training.rank.replica import replicas_agree
+from lastgood.training.rank.shards import holds_shards
 from lastgood.training.rank.snapshot import (
     LoadedState,
     SnapshotMismatch,
     SnapshotWriter,
+    has_all_stripes,
     load_snapshot,
 )
 from lastgood.training.rank.state import (
@@ -59,7 +64,7 @@ class Generation:
         injection: StepInjection,
     ) -> None:
         self._link = link
-        self._trainable = trainable
+        self.trainable = trainable
         self._make_loader = make_loader
         self._clock = SystemClock()
         self.replica = replica
@@ -70,6 +75,8 @@ class Generation:
         self.state_step = 0
         self.is_fresh = False
         """True in a run that started from the script's own initial state and has not been probed yet."""
+        self._has_begun = False
+        """True once this process published the script's own initial state."""
         self.passes: list[Pass] = []
         self._feed: Feed | None = None
         self._writer: SnapshotWriter | None = None
@@ -84,7 +91,7 @@ class Generation:
     @property
     def has_scaler(self) -> bool:
         """True when a gradient scaler decides which steps count."""
-        scaler = self._trainable.scaler
+        scaler = self.trainable.scaler
         return scaler is not None and scaler.is_enabled()
 
     @property
@@ -100,6 +107,7 @@ class Generation:
         while True:
             self._leave()
             assignment = self._link.wait_assignment()
+            has_joined = False
             try:
                 self._take(assignment)
                 if assignment.plan is not None:
@@ -110,21 +118,22 @@ class Generation:
                     if not self._link.wait_proceed(self.number):
                         continue
                 self._join()
+                has_joined = True
                 self._begin(assignment.plan)
             except SnapshotMismatch as mismatch:
                 self._tell_restored(intact=False, bad_step=mismatch.step, detail=mismatch.detail)
                 self._link.wait_revoked(self.number)
                 continue
             except RuntimeError as error:
-                # A peer died while the group was formed; the supervisor knows and revokes.
+                # A peer died while the group was formed, or what builds the data raised; the supervisor revokes.
                 self._link.channel.send(
                     control.StepRaised(
                         generation=self.number,
                         step=self.state_step,
                         type_name=type(error).__name__,
                         message=str(error)[:2000],
-                        is_group_error=True,
-                        trace="",
+                        is_group_error=not has_joined or is_group_error(error),
+                        trace="".join(traceback.format_exception(error))[-8000:],
                     )
                 )
                 self._link.wait_revoked(self.number)
@@ -150,7 +159,9 @@ class Generation:
         )
         if self.rank != assignment.rank:
             self.rank = assignment.rank
-            self._writer = SnapshotWriter(self._link.run, self.rank)
+            self._writer = SnapshotWriter(
+                self._link.run, self.rank, stripe_count=assignment.stripes
+            )
             self._feed = None
             self.injection.serve_rank(self.rank)
         environment.release(rank=self.rank, world=self.world, generation=self.number)
@@ -195,16 +206,37 @@ class Generation:
         self.is_fresh = False
         self.state_step = plan.restore_step
         self._link.slot.set_published(plan.restore_step)
+        passes = passes_after_restore(
+            self._mode,
+            restore_step=plan.restore_step,
+            has_buckets=not holds_shards(self._loaded.tensors),
+        )
+        if self.replica.is_made_anew:
+            # There is nothing to load into before it is made, and what is new needs no second making.
+            self.replica.wrap(is_synced=True)
+            passes = (replace(passes[0], wraps=False), *passes[1:])
         self._load(self._loaded)
-        self.passes = list(passes_after_restore(self._mode, restore_step=plan.restore_step))
+        self.passes = list(passes)
 
     def _start_fresh(self) -> None:
+        if self._has_begun:
+            # A peer died in its start, and this rank had begun its first step: nothing of that may stay.
+            self._load(load_snapshot(self._link.run, self.rank, 0))
         self.is_fresh = True
         self.state_step = 0
-        replicated, private = self._trainable.tensors()
+        replicated, private = self.trainable.tensors()
         self.replica.wrap(is_synced=replicas_agree(replicated | private))
+        if self.replica.is_built and not replicas_agree(self.trainable.tensors()[0]):
+            raise Refused(
+                "the replicas differ after build",
+                where="lastgood.start(build=...)",
+                found="parameters that are not the same on every rank",
+                needs="one state to begin with",
+                next="seed before the model is made, or leave init_sync of DDP as it is",
+            )
         self._publish_state(0)
-        write_addresses(self._link.run.addresses(self._link.worker), self._trainable.model)
+        self._has_begun = True
+        write_addresses(self._link.run.addresses(self._link.worker), self.trainable.model)
 
     def _tell_restored(
         self, *, intact: bool, bad_step: int | None = None, detail: str = ""
@@ -220,7 +252,7 @@ class Generation:
         )
 
     def _load(self, state: LoadedState) -> None:
-        self._trainable.load(state.tensors, state.values)
+        self.trainable.load(state.tensors, state.values)
         restore_streams(state.streams)
         self.feed.seek(state.position["feed"], step=state.step)
 
@@ -258,7 +290,7 @@ class Generation:
     def _publish_state(self, step: int) -> Digests:
         assert self._writer is not None, "there is a writer once there is a rank"
         digests = self._writer.write(
-            self._trainable,
+            self.trainable,
             step=step,
             generation=self.number,
             streams=capture_streams(),
@@ -268,11 +300,11 @@ class Generation:
         return digests
 
     def _digests(self) -> Digests:
-        replicated, private = self._trainable.tensors()
+        replicated, private = self.trainable.tensors()
         return digest_state(replicated, private, capture_streams())
 
     def _live_tensors(self) -> dict[str, torch.Tensor]:
-        replicated, private = self._trainable.tensors()
+        replicated, private = self.trainable.tensors()
         return replicated | private
 
     def keep_trial(self) -> None:
@@ -287,9 +319,20 @@ class Generation:
     def begin_probe(self, passes: tuple[Pass, ...]) -> None:
         """Run the newest step once more from its predecessor."""
         self.is_fresh = False
+        if not self._wait_for_stripes(self.state_step):
+            return
         self._loaded = load_snapshot(self._link.run, self.rank, self.state_step - 1)
         self._expected = load_snapshot(self._link.run, self.rank, self.state_step)
         self.passes = list(passes)
+
+    def _wait_for_stripes(self, step: int) -> bool:
+        """Wait until the other ranks have published their stripes of a state; False when the generation is over."""
+        while not has_all_stripes(self._link.run, self.rank, step):
+            if self._link.is_revoked(self.number):
+                return False
+            self._link.slot.enter(Phase.HELD)
+            self._clock.sleep_us(GATE_POLL_US)
+        return True
 
     def end_probe(self) -> None:
         """Measure how far two runs of one step differ; the published result stays the valid one."""
@@ -344,7 +387,7 @@ class Generation:
         self._loaded = self._expected = self._trial = None
         self._trial_tensors = {}
         with suppress(OSError):
-            write_addresses(self._link.run.addresses(self._link.worker), self._trainable.model)
+            write_addresses(self._link.run.addresses(self._link.worker), self.trainable.model)
         return is_kept
 
     def _compare(self, found: Digests, wanted: Digests | None) -> tuple[ReplayOutcome, str]:

@@ -15,13 +15,14 @@ import os
 import socket
 import stat
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 JOIN_LIMIT = timedelta(seconds=5)
@@ -69,6 +70,16 @@ class Group:
         )
         self._note(before)
         dist.distributed_c10d._set_pg_timeout(COLLECTIVE_LIMIT)  # noqa: SLF001 - no public way to change it
+
+    @contextmanager
+    def noting(self) -> Generator[None]:
+        """Take in the connections that are opened meanwhile: subgroups of this generation, to be cut with it."""
+        with self._lock:
+            before = self._before_join = _socket_inodes()
+        try:
+            yield
+        finally:
+            self._note(before)
 
     def _note(self, before: dict[int, int]) -> None:
         with self._lock:

@@ -8,17 +8,18 @@ it decides what happens, we only count.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from lastgood.base.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch.nn.parallel import DistributedDataParallel
+    from collections.abc import Callable, Generator
 
     from lastgood.training.rank.injection import StepInjection
     from lastgood.training.slot import StatusSlot
@@ -46,18 +47,58 @@ class CountingHook:
         """Time of this step between the last launch and the last completion: waiting, not computing."""
         self._last_launch_us = 0
         self._clock = SystemClock()
-        self._square_sums: dict[int, torch.Tensor] = {}
-        """By bucket: a second backward pass of the same step replaces the first, as its sum holds both."""
+        self._square_sums: dict[tuple[int, int], torch.Tensor] = {}
+        """By wrapper and bucket: a second backward pass of a step replaces the first, as its sum holds both."""
+        self._hooked: list[DistributedDataParallel] = []
+        """Wrappers that have their hook; their place here is their number."""
         self._lock = threading.Lock()
         """Completions come from the group's own threads, and counting is not atomic."""
 
     def attach(self, ddp: DistributedDataParallel) -> None:
         """Register this hook with a freshly wrapped model."""
+        self._register(ddp, self._inner, self._inner_state, ddp.register_comm_hook)
+
+    def attach_once(self, ddp: DistributedDataParallel) -> None:
+        """Register this hook unless the wrapper got one already while it was built."""
+        if not any(known is ddp for known in self._hooked):
+            self.attach(ddp)
+
+    @contextmanager
+    def counting_users_hooks(self) -> Generator[None]:
+        """Wrap each hook that a user's build registers, since DDP takes only one. Built-in hooks stay uncounted."""
+        wrapper: Any = DistributedDataParallel
+        real = wrapper.register_comm_hook
+        real_builtin = wrapper._register_builtin_comm_hook  # noqa: SLF001 - it can only be noted
+
+        def register(ddp: DistributedDataParallel, state: object, hook: Callable) -> None:
+            self._register(ddp, hook, state, partial(real, ddp))
+
+        def register_builtin(ddp: DistributedDataParallel, kind: Any) -> None:
+            self._hooked.append(ddp)
+            real_builtin(ddp, kind)
+
+        wrapper.register_comm_hook = register
+        wrapper._register_builtin_comm_hook = register_builtin  # noqa: SLF001
+        try:
+            yield
+        finally:
+            wrapper.register_comm_hook = real
+            wrapper._register_builtin_comm_hook = real_builtin  # noqa: SLF001
+
+    def _register(
+        self,
+        ddp: DistributedDataParallel,
+        inner: Callable | None,
+        inner_state: object,
+        register: Callable,
+    ) -> None:
+        number = len(self._hooked)
+        self._hooked.append(ddp)
 
         def lastgood_hook(_state, bucket):  # noqa: ANN001, ANN202 - torch compares annotations with its own types
-            return self._reduce(bucket)
+            return self._reduce(bucket, number, inner, inner_state)
 
-        ddp.register_comm_hook(None, lastgood_hook)
+        register(None, lastgood_hook)
 
     def begin_step(self) -> None:
         """Forget the last step's gradient."""
@@ -72,7 +113,9 @@ class CountingHook:
         sums = [self._square_sums[index] for index in sorted(self._square_sums)]
         return float(torch.stack(sums).sum().sqrt())
 
-    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def _reduce(
+        self, bucket: dist.GradBucket, number: int, inner: Callable | None, inner_state: object
+    ) -> torch.futures.Future[torch.Tensor]:
         """Reduce one bucket. The infinity norm carries NaN along and cannot overflow, unlike a sum."""
         buffer = bucket.buffer()
         self._injection.spoil_if_due(buffer)
@@ -81,21 +124,23 @@ class CountingHook:
             self.is_local_nonfinite = True
         self._slot.count_launch(is_last=bucket.is_last())
         self._last_launch_us = self._clock.monotonic_us()
-        if self._inner is not None:
-            reduced = self._inner(self._inner_state, bucket)
+        if inner is not None:
+            reduced = inner(inner_state, bucket)
         else:
             buffer.mul_(1.0 / dist.get_world_size())
             work = dist.all_reduce(buffer, async_op=True)
             reduced = work.get_future().then(lambda done: done.value()[0])
-        index = bucket.index()
-        return reduced.then(lambda done: self._completed(done, index))
+        place = (number, bucket.index())
+        return reduced.then(lambda done: self._completed(done, place))
 
-    def _completed(self, done: torch.futures.Future[torch.Tensor], index: int) -> torch.Tensor:
+    def _completed(
+        self, done: torch.futures.Future[torch.Tensor], place: tuple[int, int]
+    ) -> torch.Tensor:
         result = done.value()
         tensor = result[0] if isinstance(result, list) else result
         square_sum = torch.linalg.vector_norm(tensor, dtype=torch.float64).square()
         with self._lock:
-            self._square_sums[index] = square_sum
+            self._square_sums[place] = square_sum
             self._slot.count_completion()
             self.waited_us = self._clock.monotonic_us() - self._last_launch_us
         return tensor

@@ -39,20 +39,26 @@ class Pass:
     """A fresh DDP wrapper is made before it."""
 
 
-def passes_after_restore(mode: VerifyMode, *, restore_step: int) -> tuple[Pass, ...]:
-    """Return the passes that verify a restored state."""
+def passes_after_restore(
+    mode: VerifyMode, *, restore_step: int, has_buckets: bool = True
+) -> tuple[Pass, ...]:
+    """Return the passes that verify a restored state. Without buckets (shards) there is nothing to settle."""
     step = restore_step + 1
+    is_settled = step == 1 or not has_buckets
     if mode is VerifyMode.PREDECESSOR:
-        if step == 1:
+        if is_settled:
             return (Pass(PassKind.REPLAY, step, wraps=True),)
         return (_discard(step), Pass(PassKind.REPLAY, step))
-    if step == 1:
-        return (Pass(PassKind.TRIAL, step, wraps=True), Pass(PassKind.REPLAY, step, wraps=True))
+    if is_settled:
+        again = Pass(PassKind.REPLAY, step, wraps=has_buckets)
+        return (Pass(PassKind.TRIAL, step, wraps=True), again)
     return (_discard(step), Pass(PassKind.TRIAL, step), Pass(PassKind.REPLAY, step))
 
 
-def passes_of_probe(step: int) -> tuple[Pass, ...]:
+def passes_of_probe(step: int, *, has_buckets: bool = True) -> tuple[Pass, ...]:
     """Return the passes that run a finished step once more, through a fresh wrapper as a recovery would."""
+    if not has_buckets:
+        return (Pass(PassKind.PROBE, step, wraps=True),)
     return (_discard(step), Pass(PassKind.PROBE, step))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,41 +10,71 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from lastgood.signals.reading import Phase
+from lastgood.training.rank.build import call_build
 from lastgood.training.rank.hook import CountingHook
+from lastgood.training.rank.shards import is_shard
 from lastgood.training.rank.state import digest_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
+    from lastgood.training.rank.build import Blueprint
     from lastgood.training.rank.injection import StepInjection
+    from lastgood.training.rank.state import Trainable
     from lastgood.training.slot import StatusSlot
 
 
 class Replica:
     """The data-parallel model of a rank; call it like the module it stands for.
 
-    It forwards attributes to the current DDP wrapper (or to the bare module with a single rank), so
-    `run.model.module` and `run.model.no_sync()` work as with DDP, and it may be kept in a variable.
+    It forwards attributes to the current wrapper, so `run.model.module` and `run.model.no_sync()` work as with DDP,
+    and it may be kept in a variable.
     """
 
     def __init__(
         self,
-        module: torch.nn.Module,
+        blueprint: Blueprint,
+        trainable: Trainable,
         slot: StatusSlot,
         *,
         ddp: dict[str, Any],
         hook: Callable | None,
         hook_state: object,
         injection: StepInjection,
+        noting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._module = module
+        """`noting` surrounds a user's own build: connections that it opens belong to the generation."""
+        self._blueprint = blueprint
+        self._trainable = trainable
+        self._module = trainable.model
         self._slot = slot
         self._options = dict(ddp)
         self._injection = injection
         self._user_hook = hook
         self._user_hook_state = hook_state
-        self._wrapper: torch.nn.Module = module
+        self._noting = noting
+        self._wrapper: torch.nn.Module = self._module
+        self._reducing: list[DistributedDataParallel] = []
+        """The DDP wrappers of this generation."""
+        self._is_bare = True
+        """True while the module has not been wrapped since it was made."""
         self.hook: CountingHook | None = None
+
+    @property
+    def is_made_anew(self) -> bool:
+        """True when every wrapping comes with a new module and a new optimizer."""
+        return self._blueprint.is_made_anew
+
+    @property
+    def is_built(self) -> bool:
+        """True when the user's own function wraps."""
+        return self._blueprint.build is not None
+
+    @property
+    def has_buckets(self) -> bool:
+        """False for a sharded model, which has no gradient buckets that change their layout."""
+        return not any(is_shard(parameter) for parameter in self._module.parameters())
 
     def wrap(self, *, is_synced: bool) -> None:
         """Wrap the module anew for the current group.
@@ -52,14 +83,28 @@ class Replica:
         out once the replicas' digests are known to agree.
         """
         self.unwrap()
-        self._wrapper = DistributedDataParallel(
-            self._module, init_sync=not is_synced, **self._options
-        )
-        self.hook = CountingHook(
-            self._slot, self._injection, self._user_hook, self._user_hook_state
-        )
-        self.hook.attach(self._wrapper)
-        self._count_buffer_broadcast(self._wrapper)
+        blueprint, trainable = self._blueprint, self._trainable
+        if blueprint.is_made_anew and not self._is_bare:
+            self._module = trainable.model = blueprint.make_module()
+        self._is_bare = False
+        hook = CountingHook(self._slot, self._injection, self._user_hook, self._user_hook_state)
+        if blueprint.build is None:
+            self._wrapper = DistributedDataParallel(
+                self._module, init_sync=not is_synced, **self._options
+            )
+        else:
+            with self._noting(), hook.counting_users_hooks():
+                self._wrapper = call_build(
+                    blueprint.build, self._module, is_made_anew=blueprint.is_made_anew
+                )
+        blueprint.make_optimizer(self._wrapper, trainable)
+        self._reducing = [
+            part for part in self._wrapper.modules() if isinstance(part, DistributedDataParallel)
+        ]
+        for wrapper in self._reducing:
+            hook.attach_once(wrapper)
+            self._count_buffer_broadcast(wrapper)
+        self.hook = hook if self._reducing else None
 
     def _count_buffer_broadcast(self, wrapper: DistributedDataParallel) -> None:
         """Count the broadcast of buffers before a forward pass: a rank that waits in it is not the one at fault."""
@@ -77,8 +122,9 @@ class Replica:
 
     def unwrap(self) -> None:
         """Drop the wrapper and its autograd hooks, which would call into a dead group."""
-        if isinstance(self._wrapper, DistributedDataParallel):
-            self._wrapper.reducer._remove_autograd_hooks()  # noqa: SLF001 - nothing public drops them before collection
+        for wrapper in self._reducing:
+            wrapper.reducer._remove_autograd_hooks()  # noqa: SLF001 - nothing public drops them before collection
+        self._reducing = []
         self._wrapper = self._module
         self.hook = None
 

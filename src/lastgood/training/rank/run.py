@@ -17,6 +17,7 @@ from lastgood.base.errors import BadInput, Refused
 from lastgood.base.units import parse_duration_us
 from lastgood.signals.reading import Phase, StepReport
 from lastgood.training import control
+from lastgood.training.rank.build import Blueprint
 from lastgood.training.rank.feed import EndOfEpoch
 from lastgood.training.rank.generation import Generation
 from lastgood.training.rank.group import is_group_error
@@ -39,8 +40,8 @@ PROBE_STEP = 2
 
 def start(
     *,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    model: torch.nn.Module | Callable[[], torch.nn.Module],
+    optimizer: torch.optim.Optimizer | Callable[[torch.nn.Module], torch.optim.Optimizer],
     loader: Callable[[int, int], Iterable[Any]],
     scheduler: Any = None,
     scaler: Any = None,
@@ -48,19 +49,23 @@ def start(
     ddp: dict[str, Any] | None = None,
     hook: Callable | None = None,
     hook_state: object = None,
+    build: Callable[[torch.nn.Module, Any], torch.nn.Module] | None = None,
 ) -> Run:
     """Return the run once this worker has a rank; a spare parks in here until it is needed.
 
     Args:
-        model: the bare module, not wrapped in DDP.
-        optimizer: made from the model's parameters.
+        model: the bare module, not wrapped in DDP; or a function that makes it, called in every generation.
+        optimizer: made from the model's parameters; a function of the (wrapped) model where that is one.
         loader: called with (rank, world) when the rank is known; gives the batches of one epoch.
-        scheduler: stepped inside the `with run.step()` block; part of the state.
+        scheduler: stepped inside the `with run.step()` block; part of the state. A function of the optimizer
+            where that is made anew.
         scaler: a gradient scaler; part of the state.
         extra: further objects with `state_dict` and `load_state_dict`, by name; part of the state.
         ddp: options for DistributedDataParallel.
         hook: a DDP communication hook of your own; it is wrapped, not replaced.
         hook_state: the state that your hook gets.
+        build: wraps the bare module yourself, in place of DDP: called with (module, group) in every generation.
+            docs/frameworks.md says what it must not do.
 
     Raises:
         Refused: when the script was not started by `lastgood run`.
@@ -76,14 +81,34 @@ def start(
             needs="the supervisor of lastgood run",
             next="type: lastgood run --nproc-per-node 4 --spares 1 SCRIPT",
         )
-    trainable = Trainable(model, optimizer, scheduler, scaler, extra or {})
+    blueprint = Blueprint(model, optimizer, scheduler, build)
+    blueprint.check()
+    if build is not None and (ddp or hook):
+        raise BadInput(
+            "two ways to wrap one model",
+            where="lastgood.start",
+            found="build beside ddp or hook",
+            needs="one of them",
+            next="give DDP its options and its hook inside build",
+        )
+    module = blueprint.make_module()
+    trainable = Trainable(module, optimizer, scheduler, scaler, extra or {})
+    if blueprint.is_made_anew:
+        trainable.optimizer = trainable.scheduler = None
     injection = StepInjection(link.run)
     replica = Replica(
-        model, link.slot, ddp=ddp or {}, hook=hook, hook_state=hook_state, injection=injection
+        blueprint,
+        trainable,
+        link.slot,
+        ddp=ddp or {},
+        hook=hook,
+        hook_state=hook_state,
+        injection=injection,
+        noting=link.group.noting,
     )
     run = Run(link, Generation(link, trainable, replica, loader, injection))
     link.channel.send(
-        control.Ready(state_bytes=sum(p.numel() * p.element_size() for p in model.parameters()))
+        control.Ready(state_bytes=sum(p.numel() * p.element_size() for p in module.parameters()))
     )
     run._generation.enter_next()  # noqa: SLF001 - start is part of the run
     link.on_script_end = run.close
@@ -154,6 +179,16 @@ class Run:
     def model(self) -> Replica:
         """The data-parallel model."""
         return self._generation.replica
+
+    @property
+    def optimizer(self) -> Any:
+        """The present optimizer; read it in every step where it is made anew in each generation."""
+        return self._generation.trainable.optimizer
+
+    @property
+    def scheduler(self) -> Any:
+        """The present scheduler, or None."""
+        return self._generation.trainable.scheduler
 
     @property
     def rank(self) -> int:
@@ -344,7 +379,9 @@ class Run:
             case PassKind.STEP:
                 step.is_accepted = generation.accept(self._report(this, step))
                 if this.step == PROBE_STEP and generation.is_fresh:
-                    generation.begin_probe(passes_of_probe(this.step))
+                    generation.begin_probe(
+                        passes_of_probe(this.step, has_buckets=self.model.has_buckets)
+                    )
             case PassKind.DISCARD:
                 pass
             case PassKind.TRIAL:
@@ -407,20 +444,25 @@ class Run:
             self._link.slot.enter(Phase.HELD)
             self._link.wait_revoked(number)
 
-    def _finish(self) -> bool:
+    def _finish(self, *, is_early: bool = False, exit_code: int = 0) -> bool:
         """Say that the last step is done; False when a fault elsewhere makes this rank go back to work."""
         generation = self._generation
         self._link.channel.send(
-            control.Finished(generation=generation.number, step=generation.state_step)
+            control.Finished(
+                generation=generation.number,
+                step=generation.state_step,
+                is_early=is_early,
+                exit_code=exit_code,
+            )
         )
         self._link.slot.enter(Phase.FINISHED)
         self._is_finished = self._link.wait_finish(generation.number)
         return self._is_finished
 
-    def close(self) -> None:
+    def close(self, exit_code: int = 0) -> None:
         """End the run after the script: called by the worker, so that a loop left early still ends in order."""
         if not self._is_finished:
-            self._finish()
+            self._finish(is_early=not self._link.has_left_loop, exit_code=exit_code)
 
 
 def _work(value: float | None) -> float | None:

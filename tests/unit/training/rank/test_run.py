@@ -8,6 +8,7 @@ import torch
 from lastgood.recovery.messages import VerifyMode
 from lastgood.training import control
 from lastgood.training.rank import environment
+from lastgood.training.rank.build import Blueprint
 from lastgood.training.rank.generation import Generation
 from lastgood.training.rank.group import Group
 from lastgood.training.rank.injection import StepInjection
@@ -68,7 +69,15 @@ def world(tmp_path, monkeypatch):
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         trainable = Trainable(model, optimizer, scaler=scaler)
         injection = StepInjection(folder)
-        replica = Replica(model, link.slot, ddp={}, hook=None, hook_state=None, injection=injection)
+        replica = Replica(
+            Blueprint(model, optimizer),
+            trainable,
+            link.slot,
+            ddp={},
+            hook=None,
+            hook_state=None,
+            injection=injection,
+        )
 
         def loader(rank, world):
             return [torch.full((1, 2), float(i)) for i in range(4)]
