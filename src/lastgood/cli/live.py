@@ -28,21 +28,22 @@ class LineView:
         if event.kind == "run.start":
             text += f"; ledger {self._ledger}"
         if text:
-            self._say(text)
+            self.say(text)
 
     def begin_metrics(self, url: str) -> None:
         """Say where the metrics are: with port 0 nobody else knows."""
-        self._say(f"metrics at {url}")
+        self.say(f"metrics at {url}")
 
     def end(self, options: RunOptions, result: RunResult) -> None:
         """Say how it ended and what to type next."""
-        self._say(
+        self.say(
             f"run {options.run_id} ended with code {result.exit_code}{_MEANING.get(result.exit_code, '')}; "
             f"{result.head.size} events in {options.ledger}"
         )
-        self._say(f"next: lastgood report {options.ledger} --run {options.run_id}")
+        self.say(f"next: lastgood report {options.ledger} --run {options.run_id}")
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Say one line, unless it was asked to be quiet."""
         if not self._is_quiet:
             sys.stderr.write(f"lastgood: {text}\n")
             sys.stderr.flush()
@@ -73,7 +74,8 @@ def describe(event: Event) -> str:
         case "checkpoint.fail":
             return f"checkpoint of step {body.get('step')} failed: {body.get('reason')}"
         case "restore.begin" if body.get("resumes"):
-            return f"resuming from checkpoint {body['resumes']}"
+            what = "" if body.get("tier") == "slot" else "checkpoint "
+            return f"resuming from {what}{body['resumes']}"
         case "state.trust" if body.get("state") in {"suspect", "tainted"}:
             return f"state {body.get('step')} is {body.get('state')}: {body.get('reason')}"
     return ""
@@ -85,6 +87,8 @@ def _incident_line(event: Event) -> str:
         case "incident.open":
             evidence = "; ".join(map(str, body.get("evidence", ())))
             return f"detected {event.symptom} of {_ranks(event)}: {evidence}"
+        case "diagnose" if body.get("stack_groups"):
+            return _stack_words(body)
         case "isolate":
             return f"isolated{_time(event.isolate_us)}: killed {_names(body.get('killed'))}, parked {_names(body.get('parked'))}"
         case "restore":
@@ -97,13 +101,40 @@ def _incident_line(event: Event) -> str:
         case "incident.close" if body.get("outcome") == "recovered":
             lost = count_of(body, "lost_steps", "step")
             return f"recovered: goes on after step {body.get('resumed_step')}, {lost} lost"
+        case "incident.close":
+            return _closed_words(event)
         case "escalate":
             return f"escalated to {body.get('owner')}: {body.get('reason')}"
     return ""
 
 
+def _stack_words(body: dict[str, Any]) -> str:
+    """One line a group of processes that stand at the same place, the odd ones marked."""
+    lines = []
+    for group in body["stack_groups"]:
+        place = group["stack"][0] if group["stack"] else "nowhere"
+        ranks = ", ".join(map(str, group["ranks"]))
+        mark = "  <- stands out" if group["is_outlier"] else ""
+        lines.append(f"  {group['role']} of rank {ranks}: {place}{mark}")
+    return "\n".join([f"stacks of {body.get('dumped')} processes:", *lines])
+
+
+def _closed_words(event: Event) -> str:
+    body = event.body
+    match body.get("outcome"):
+        case "resolved":
+            return f"resolved by itself: goes on after step {body.get('resumed_step')}"
+        case "restarted" if "lost_steps" in body:
+            return f"restarted: goes on from step {body.get('resumed_step')}, {count_of(body, 'lost_steps', 'step')} lost"
+        case "restarted":
+            return (
+                f"restarted: how many steps are lost is unknown, {body.get('lost_steps_unknown')}"
+            )
+    return ""
+
+
 _INCIDENT_KINDS = frozenset(
-    {"incident.open", "isolate", "restore", "verify", "incident.close", "escalate"}
+    {"incident.open", "diagnose", "isolate", "restore", "verify", "incident.close", "escalate"}
 )
 _LOST = "with no --checkpoint-dir: what it trained is lost"
 _MEANING = {

@@ -17,7 +17,7 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lastgood.base.clock import SystemClock, boot_id
 from lastgood.recovery.messages import Candidate, Tier
@@ -45,6 +45,16 @@ class Checkpoint:
     size_bytes: int
     published_us: int | None = None
     """When its state was published, on this boot's monotonic clock; None when that was before this boot."""
+    tolerance: float | None = None
+    """How far a replay of the run that wrote it may differ, as measured at its start; None = not at all."""
+
+
+class Torn(NamedTuple):
+    """A folder that has the name of a checkpoint and is none (any more)."""
+
+    step: int
+    path: Path
+    reason: str
 
 
 def seal_mark(fields: dict[str, Any]) -> str:
@@ -78,10 +88,54 @@ def list_checkpoints(folder: Path, *, world: int) -> tuple[Checkpoint, ...]:
         if mark is not None and mark["world"] == world:
             is_of_this_boot = mark.get("boot_id") == boot_id()
             published_us = mark.get("published_us") if is_of_this_boot else None
+            tolerance = mark.get("tolerance")
             found.append(
-                Checkpoint(mark["step"], path, mark["digest"], mark["bytes"], published_us)
+                Checkpoint(
+                    mark["step"],
+                    path,
+                    mark["digest"],
+                    mark["bytes"],
+                    published_us,
+                    None if tolerance is None else float.fromhex(tolerance),
+                )
             )
     return tuple(sorted(found, key=lambda c: c.step, reverse=True))
+
+
+def find_torn(folder: Path) -> tuple[Torn, ...]:
+    """Return the folders that are named like a checkpoint and cannot be one, newest first, each with its reason.
+
+    Whether the bytes of the others are still what they were is found out when they are read.
+    """
+    found = []
+    for path in folder.glob("step-*"):
+        match = _NAME.fullmatch(path.name)
+        if match is None or not path.is_dir():
+            continue
+        reason = _why_torn(path)
+        if reason:
+            found.append(Torn(int(match[1]), path, reason))
+    return tuple(sorted(found, reverse=True))
+
+
+def _why_torn(path: Path) -> str:
+    if not (path / MARK).exists():
+        return f"{MARK} is missing: it was never completed, or it was taken apart"
+    if read_mark(path) is None:
+        return f"{MARK} is not as it was written"
+    if not (path / ".metadata").exists():
+        return ".metadata is missing"
+    return ""
+
+
+def worlds_of(folder: Path) -> set[int]:
+    """Return the numbers of ranks of all whole checkpoints of a folder."""
+    marks = (
+        read_mark(path)
+        for path in folder.glob("step-*")
+        if _NAME.fullmatch(path.name) and (path / ".metadata").exists()
+    )
+    return {mark["world"] for mark in marks if mark is not None}
 
 
 def checkpoint_candidates(

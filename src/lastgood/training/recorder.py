@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from lastgood.base.clock import Clock
     from lastgood.ledger.writer import LedgerWriter
+    from lastgood.training.life import LifePage
     from lastgood.training.metrics import RunMetrics
 
 STEPS_PER_CHUNK = 64
@@ -51,6 +52,11 @@ class Recorder:
         self._chunk_began_us = 0
         self._chunk_ended_us: list[int] = []
         self._chunk_losses: list[float | None] = []
+        self._life: LifePage | None = None
+
+    def follow(self, life: LifePage) -> None:
+        """Keep the open chunk on this page too, where it outlives this process."""
+        self._life = life
 
     def wall_us(self, monotonic_us: int) -> int:
         """The wall time of a monotonic instant of this host."""
@@ -96,8 +102,12 @@ class Recorder:
         """One more accepted step, published by all ranks; `loss` is the mean over the ranks where they report one."""
         if not self._chunk_ended_us:
             self._chunk_first = step
+            if self._life is not None:
+                self._life.begin_tail(first=step, began_us=self._chunk_began_us)
         before_us = self._chunk_ended_us[-1] if self._chunk_ended_us else self._chunk_began_us
         self._chunk_ended_us.append(max(done_wall_us, self._chunk_began_us))
+        if self._life is not None:
+            self._life.add_to_tail(ended_us=self._chunk_ended_us[-1], loss=loss)
         if self._metrics is not None:
             self._metrics.step_done(step, took_us=max(0, self._chunk_ended_us[-1] - before_us))
         self._chunk_losses.append(loss)

@@ -1,6 +1,8 @@
 """Where a run keeps its live files: one folder in shared memory, laid out for the supervisor, ranks and injector.
 
 ```
+<folder>/run.json              what the run is, so that only the same run is taken up again
+<folder>/life                  when the supervisor last turned, and how far it was (see `life.py`)
 <folder>/state.json            who serves which rank now (rewritten atomically)
 <folder>/progress.bin          int64 array: newest published state of each rank
 <folder>/control               how far the supervisor's checks have come
@@ -22,6 +24,8 @@ from pathlib import Path
 
 from lastgood.base.errors import Refused
 
+_KEPT = frozenset({"run.json", "life", "slots"})
+"""What outlives a supervisor that was killed."""
 SLOT_COUNT = 3
 """Snapshots kept per rank: ranks may differ by one step, and verifying state k needs state k-1."""
 
@@ -40,11 +44,48 @@ class RunDir:
         root.mkdir(mode=0o700, parents=True)
         _owned[root] = _lock(root)
         made = cls(root)
-        for name in ("status", "store", "slots", "addresses", "stacks", "faults"):
-            (root / name).mkdir()
-        for rank in range(ranks):
-            (root / "slots" / str(rank)).mkdir()
+        made._make_folders(ranks)
         return made
+
+    @classmethod
+    def reopen(cls, root: Path, *, ranks: int) -> RunDir:
+        """Take over what a supervisor left that was killed: its snapshots and its page stay, all else is made anew.
+
+        Assumes: this process owns it (`is_left_behind`).
+        """
+        assert root in _owned, "a folder is taken over by its owner"
+        for entry in root.iterdir():
+            if entry.name in _KEPT:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+        made = cls(root)
+        made._make_folders(ranks)
+        return made
+
+    def _make_folders(self, ranks: int) -> None:
+        for name in ("status", "store", "slots", "addresses", "stacks", "faults"):
+            (self.root / name).mkdir(exist_ok=True)
+        for rank in range(ranks):
+            (self.root / "slots" / str(rank)).mkdir(exist_ok=True)
+
+    def release(self) -> None:
+        """Leave the files where they are, for the next start of the same run."""
+        descriptor = _owned.pop(self.root, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    @property
+    def identity(self) -> Path:
+        """What the run is."""
+        return self.root / "run.json"
+
+    @property
+    def life(self) -> Path:
+        """The supervisor's page for whoever comes after it."""
+        return self.root / "life"
 
     @property
     def control(self) -> Path:
@@ -95,9 +136,7 @@ class RunDir:
     def remove(self) -> None:
         """Delete the run's live files."""
         shutil.rmtree(self.root, ignore_errors=True)
-        descriptor = _owned.pop(self.root, None)
-        if descriptor is not None:
-            os.close(descriptor)
+        self.release()
 
 
 _owned: dict[Path, int | None] = {}
@@ -115,8 +154,8 @@ def _lock(root: Path) -> int | None:
     return descriptor
 
 
-def _clear_abandoned(root: Path) -> None:
-    """Remove what a supervisor that was killed left behind; raises Refused when its owner lives."""
+def _own(root: Path) -> None:
+    """Become the owner of a folder that is there; raises Refused when its owner lives."""
     descriptor = _lock(root)
     if descriptor is None:
         raise Refused(
@@ -126,8 +165,21 @@ def _clear_abandoned(root: Path) -> None:
             needs="one id for each run",
             next="choose another --run-id, or end that run",
         )
-    shutil.rmtree(root, ignore_errors=True)
-    os.close(descriptor)
+    _owned[root] = descriptor
+
+
+def is_left_behind(root: Path) -> bool:
+    """True when a folder is there and its owner is gone: then it is this process's from now on. Raises Refused else."""
+    if not root.exists():
+        return False
+    _own(root)
+    return True
+
+
+def _clear_abandoned(root: Path) -> None:
+    """Remove what a supervisor that was killed left behind; raises Refused when its owner lives."""
+    _own(root)
+    RunDir(root).remove()
 
 
 def default_root(run: str) -> Path:

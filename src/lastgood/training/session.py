@@ -13,7 +13,18 @@ from lastgood.base.errors import EXIT_INTERNAL, LastgoodError
 from lastgood.contract.load import default_contract, load_contract
 from lastgood.contract.model import contract_digest
 from lastgood.fleet.topology import topology_digest
+from lastgood.ledger.store import read_store
 from lastgood.ledger.writer import LedgerWriter
+from lastgood.training.interrupted import (
+    History,
+    Resumption,
+    claim_folder,
+    closing_entries,
+    identity_of,
+    opening_entries,
+    read_history,
+    resumption_of,
+)
 from lastgood.training.machine import machine_versions, run_topology
 from lastgood.training.recorder import Recorder
 from lastgood.training.supervisor import Supervisor
@@ -62,6 +73,11 @@ def run_training(
         if metrics is not None:
             metrics.watch_ledger(lambda: writer.backlog_count)
         topology = run_topology(options.ranks)
+        identity = identity_of(options, contract_digest=contract_digest(contract))
+        # Before anything is recorded: a refusal must not look like another start of that run.
+        claim = claim_folder(options, identity)
+        history = _history(options)
+        resumption = resumption_of(history, claim, run_id=options.run_id)
         recorder = Recorder(
             writer,
             clock=SystemClock(),
@@ -71,12 +87,24 @@ def run_training(
             listener=listener,
             metrics=metrics,
         )
-        recorder.record("run.start", body=_description(options, contract, topology))
+        for entry in closing_entries(history, resumption):
+            recorder.record(entry.kind, **entry.fields)
+        recorder.attempt = resumption.last_attempt + 1
+        description = _description(options, contract, topology)
+        recorder.record("run.start", body=description | _resumes(resumption))
+        opening = opening_entries(resumption, now_us=SystemClock().wall_us(), world=options.ranks)
+        for entry in opening:
+            recorder.record(entry.kind, **entry.fields)
         exit_code = EXIT_INTERNAL
         supervisor: Supervisor | None = None
         try:
             supervisor = Supervisor(
-                options, contract, recorder, on_turn=_each_turn(on_turn, metrics)
+                options,
+                contract,
+                recorder,
+                run_dir=claim.run_dir,
+                resumption=resumption,
+                on_turn=_each_turn(on_turn, metrics),
             )
             exit_code = supervisor.run()
         except LastgoodError as error:
@@ -89,6 +117,26 @@ def run_training(
             _record_end(recorder, supervisor, exit_code)
             head = writer.flush()
         return RunResult(exit_code, head)
+
+
+def _history(options: RunOptions) -> History:
+    """What this ledger knows of earlier starts of the run."""
+    with read_store(options.ledger) as store:
+        return read_history(store.events(run=options.run_id))
+
+
+def _resumes(resumption: Resumption) -> dict[str, object]:
+    """What `run.start` says about the start before; nothing in a new run."""
+    if not resumption.last_attempt:
+        return {}
+    sign = resumption.sign
+    return {
+        "resumes": {
+            "attempt": resumption.last_attempt,
+            "was": "ended" if resumption.alive_us is None else "interrupted",
+            "state_in_memory": None if sign is None else sign.assessed_step,
+        }
+    }
 
 
 def _each_turn(
@@ -131,6 +179,7 @@ def _description(
         "mode": options.mode,
         "host": os.uname().nodename,
         "hang_floor_us": options.limits.step_floor_us,
+        "snapshots": options.snapshots.value,
     }
 
 

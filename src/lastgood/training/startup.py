@@ -1,37 +1,46 @@
-"""The first generation: from the script's own state, or from the newest checkpoint that still holds.
+"""The first generation: from the script's own state, or from the newest state that still holds.
 
-A run that resumes is a restore like any other: the bytes are hashed, a step is run twice, and only then do new steps
-follow. A checkpoint that does not hold is passed over for the next older one, and never tried again.
+A run that resumes is a restore like any other: the bytes are hashed, a step is run again, and only then do new steps
+follow. It resumes from the snapshots of a supervisor that was killed, or from a checkpoint (see `sources.py`). A state
+that does not hold is passed over for the next older one, and never tried again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lastgood.base.errors import RecoveryError
 from lastgood.base.units import format_duration
 from lastgood.recovery.messages import ReplayOutcome, VerifyMode
 from lastgood.training import control
-from lastgood.training.checkpoints import Checkpoint, list_checkpoints
+from lastgood.training.interrupted import closing_entry
 from lastgood.training.processes import describe_exit
+from lastgood.training.sources import Source, find_sources
 
 if TYPE_CHECKING:
+    from lastgood.training.sources import Sources
     from lastgood.training.supervisor import Supervisor
 
 
 class Startup:
-    """Assigns generation 1, or the first generation whose checkpoint holds."""
+    """Assigns the first generation of this start, or the first whose state holds."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         """Assign at once."""
         self._supervisor = supervisor
-        self._generation = 0
-        options = supervisor.options
-        self._untried: list[Checkpoint] = []
-        if options.checkpoint_dir is not None and options.checkpoint_dir.exists():
-            self._untried = list(list_checkpoints(options.checkpoint_dir, world=options.ranks))
-        self._has_candidates = bool(self._untried)
-        self._checkpoint: Checkpoint | None = None
+        self._generation = supervisor.resumption.last_attempt
+        """Attempts are counted on over the starts of a run."""
+        options, sign = supervisor.options, supervisor.resumption.sign
+        found = find_sources(
+            supervisor.run_dir,
+            options.checkpoint_dir,
+            world=options.ranks,
+            assessed_step=None if sign is None else sign.assessed_step,
+        )
+        self._untried: list[Source] = list(found.usable)
+        self._has_joined = False
+        self._report_torn(found)
+        self._source: Source | None = None
         self._restored: dict[int, control.StateRestored] = {}
         self._replayed: dict[int, control.StepReplayed] = {}
         self._parked = 0
@@ -45,45 +54,88 @@ class Startup:
         self._has_proceeded = False
         self._began_us = supervisor.now_us()
         supervisor.raised.clear()
-        self._checkpoint = self._untried.pop(0) if self._untried else None
-        plan = None
-        if self._checkpoint is not None:
-            step = self._checkpoint.step
-            plan = control.Plan(
-                tier="checkpoint",
-                mode=VerifyMode.REPEAT.value,
-                restore_step=step,
-                target_step=step,
-                digest=self._checkpoint.digest,
-                locator=str(self._checkpoint.path),
-            )
-        elif self._has_candidates:
-            raise RecoveryError(
-                "no checkpoint holds",
-                where=str(supervisor.options.checkpoint_dir),
-                found="every checkpoint failed its digest or its replay",
-                needs="one that is whole, or an empty folder to start over",
-                next="name another --checkpoint-dir, or move the damaged ones away",
-            )
+        self._source = self._untried.pop(0) if self._untried else None
+        if self._source is None and self._has_candidates:
+            self._refuse_to_start_over()
+        plan = None if self._source is None else self._source.plan
+        tolerance = self._tolerance()
         supervisor.recorder.attempt = self._generation
         workers = {str(rank): name for rank, name in enumerate(supervisor.serving)}
-        if self._checkpoint is not None:
-            body = {"resumes": self._checkpoint.path.name, "step": self._checkpoint.step}
-            supervisor.recorder.record("restore.begin", body=body)
+        if self._source is not None:
+            body = {
+                "resumes": self._source.name,
+                "step": self._source.step,
+                "tier": self._source.plan.tier,
+                "workers": workers,
+            }
+            self._record("restore.begin", body=body)
         supervisor.recorder.record(
             "attempt.start",
-            body={"world": len(workers), "workers": workers, "pids": supervisor.pids()},
+            body={
+                "world": len(workers),
+                "workers": workers,
+                "pids": supervisor.pids(),
+                "stripes": supervisor.stripe_count,
+            },
         )
         for rank, name in enumerate(supervisor.serving):
-            if self._generation == 1:
+            if not self._has_joined:
                 supervisor.recorder.record(
                     "exposure.join", devices=1, ranks=(rank,), body={"worker": name, "rank": rank}
                 )
             supervisor.workers[name].channel.send(
                 control.Assignment(
-                    generation=self._generation, rank=rank, world=len(workers), plan=plan
+                    generation=self._generation,
+                    rank=rank,
+                    world=len(workers),
+                    plan=plan,
+                    tolerance=tolerance,
+                    stripes=supervisor.stripe_count,
                 )
             )
+        self._has_joined = True
+
+    def _record(self, kind: str, **fields: Any) -> None:
+        """Record what belongs to the interruption that this start mends, if it mends one."""
+        self._supervisor.recorder.record(
+            kind, incident=self._supervisor.resumption.incident, **fields
+        )
+
+    def _tolerance(self) -> str | None:
+        """A job that does not repeat bit for bit is verified within the noise that its earlier start measured."""
+        source, supervisor = self._source, self._supervisor
+        if supervisor.tolerance is None and source is not None and source.tolerance is not None:
+            supervisor.tolerance = source.tolerance.hex()
+            supervisor.life.tolerate(source.tolerance)
+        return supervisor.tolerance
+
+    def _report_torn(self, found: Sources) -> None:
+        """Say which checkpoints are none: they are passed over, and nobody should count on them."""
+        newest = found.usable[0].step if found.usable else -1
+        for torn in found.torn:
+            if torn.step > newest:
+                body = {"step": torn.step, "tier": "checkpoint", "state": "suspect"}
+                self._record(
+                    "state.trust",
+                    body={**body, "reason": torn.reason, "locator": torn.path.name},
+                )
+        self._has_candidates = bool(found.usable or found.torn)
+
+    def _refuse_to_start_over(self) -> None:
+        supervisor = self._supervisor
+        folder = supervisor.options.checkpoint_dir
+        is_in_memory = folder is None
+        raise RecoveryError(
+            "no state in shared memory holds" if is_in_memory else "no checkpoint holds",
+            where=str(supervisor.run_dir.root if is_in_memory else folder),
+            found="every state failed its digest or its replay",
+            needs="one that is whole, or an empty folder to start over",
+            next=(
+                f"give it up: rm -r {supervisor.run_dir.root}"
+                if is_in_memory
+                else "name another --checkpoint-dir, or move the damaged ones away"
+            ),
+        )
 
     def hear(self, message: object) -> None:
         """Take an answer of a rank."""
@@ -110,7 +162,7 @@ class Startup:
                 )
         self._refuse_to_wait_for_ever()
         world = len(supervisor.serving)
-        if self._checkpoint is None:
+        if self._source is None:
             return self._begin_fresh()
         if self._is_leaving:
             if self._parked == world:
@@ -122,6 +174,7 @@ class Startup:
             and all(r.is_intact for r in self._restored.values())
         ):
             self._has_proceeded = True
+            self._say_restored()
             for name in supervisor.serving:
                 supervisor.workers[name].channel.send(control.Proceed(generation=self._generation))
         broken = next((r for r in self._restored.values() if not r.is_intact), None)
@@ -129,7 +182,10 @@ class Startup:
             (r for r in self._replayed.values() if r.outcome == ReplayOutcome.DIFFERENT), None
         )
         if broken is not None or different is not None:
-            self._give_up(broken.detail if broken is not None else "two runs of one step differ")
+            self._give_up(
+                broken.detail if broken is not None else "two runs of one step differ",
+                bad_step=broken.bad_step if broken is not None else None,
+            )
         elif len(self._replayed) == world:
             self._resume()
             return True
@@ -170,30 +226,53 @@ class Startup:
             supervisor.begin_loop(generation=self._generation, step=0)
         return is_published
 
-    def _give_up(self, reason: str) -> None:
-        assert self._checkpoint is not None
-        supervisor = self._supervisor
+    def _give_up(self, reason: str, *, bad_step: int | None) -> None:
+        assert self._source is not None
+        supervisor, source = self._supervisor, self._source
         self._is_leaving = True
+        if bad_step is not None and bad_step < source.step:
+            # Only the predecessor is broken: the state itself may still hold.
+            self._untried = [s for s in self._untried if not (s.is_slot and s.step == bad_step)]
+            self._untried.insert(0, source.repeated())
         self._say_trust("suspect", reason)
         for name in supervisor.serving:
             supervisor.workers[name].channel.send(control.Revoked(generation=self._generation))
 
+    def _say_restored(self) -> None:
+        assert self._source is not None
+        if self._supervisor.resumption.incident is not None:
+            body = {"step": self._source.step, "tier": self._source.plan.tier, "intact": True}
+            self._record("restore", body=body)
+
     def _resume(self) -> None:
-        assert self._checkpoint is not None
-        supervisor = self._supervisor
-        step = self._checkpoint.step
+        assert self._source is not None
+        supervisor, source = self._supervisor, self._source
+        step = source.step
         outcomes = {message.outcome for message in self._replayed.values()}
         result = "equal" if outcomes == {ReplayOutcome.EQUAL} else "within_tolerance"
-        supervisor.recorder.record(
+        is_replayed = source.plan.mode == VerifyMode.PREDECESSOR.value
+        verification = {
+            "test": f"replay step {step} on every rank"
+            if is_replayed
+            else f"run step {step + 1} twice on every rank",
+            "result": result,
+            "evidence": source.plan.digest,
+        }
+        self._record(
             "verify",
-            verification={
-                "test": f"run step {step + 1} twice on every rank",
-                "result": result,
-                "evidence": self._checkpoint.digest,
-            },
-            body={"step": step, "target": step, "mode": VerifyMode.REPEAT.value},
+            verification=verification,
+            body={"step": step, "target": step, "mode": source.plan.mode},
         )
         self._say_trust("verified", "resumed from it")
+        closing = closing_entry(
+            supervisor.resumption,
+            source,
+            verification=verification,
+            now_us=supervisor.recorder.wall_us(supervisor.now_us()),
+            world=len(supervisor.serving),
+        )
+        if closing is not None:
+            supervisor.recorder.record(closing.kind, **closing.fields)
         supervisor.begin_loop(generation=self._generation, step=step)
         for name in supervisor.serving:
             supervisor.workers[name].channel.send(
@@ -201,14 +280,14 @@ class Startup:
             )
 
     def _say_trust(self, state: str, reason: str) -> None:
-        assert self._checkpoint is not None
-        self._supervisor.recorder.record(
+        assert self._source is not None
+        self._record(
             "state.trust",
             body={
-                "step": self._checkpoint.step,
-                "tier": "checkpoint",
+                "step": self._source.step,
+                "tier": self._source.plan.tier,
                 "state": state,
                 "reason": reason,
-                "locator": self._checkpoint.path.name,
+                "locator": self._source.name,
             },
         )

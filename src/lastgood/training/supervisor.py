@@ -13,20 +13,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lastgood.base.clock import SystemClock
-from lastgood.base.errors import EXIT_BAD_INPUT, BadInput, Refused
+from lastgood.base.errors import EXIT_BAD_INPUT, BadInput, LastgoodError, Refused
 from lastgood.recovery import loop, messages
 from lastgood.recovery.messages import ReplayOutcome
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import Raised, Symptom, Verdict
 from lastgood.training import control
+from lastgood.training.beginning import Beginning
 from lastgood.training.checkpointing import Checkpointing
 from lastgood.training.effects import Effects
 from lastgood.training.ending import Ending
+from lastgood.training.interrupted import Resumption
 from lastgood.training.launch import launch_workers
+from lastgood.training.leaving import Leavers
+from lastgood.training.life import LifePage
 from lastgood.training.processes import WorkerProcess, describe_exit
-from lastgood.training.rundir import RunDir, default_root
 from lastgood.training.slot import ControlPage
 from lastgood.training.startup import Startup
+from lastgood.training.striping import stripe_count
 from lastgood.training.watch import Watch
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from lastgood.contract.model import FailureContract
     from lastgood.training.options import RunOptions
     from lastgood.training.recorder import Recorder
+    from lastgood.training.rundir import RunDir
 
 TURN_S_MAX = 0.01
 LIVENESS_EVERY_US = 40_000
@@ -49,16 +54,25 @@ class Supervisor:
         contract: FailureContract | None,
         recorder: Recorder,
         *,
+        run_dir: RunDir,
+        resumption: Resumption | None = None,
         on_turn: Callable[[Supervisor], None] | None = None,
     ) -> None:
-        """Nothing is started yet; `on_turn` is called once a turn, for a live view."""
+        """Nothing is started yet.
+
+        Args:
+            run_dir: the folder of live files, which this process owns.
+            resumption: what a start before left, when the run goes on.
+            on_turn: called once a turn, for a live view.
+        """
         self.options = options
         self.contract = contract
         self.recorder = recorder
         self.clock = SystemClock()
-        self.run_dir = RunDir.create(
-            options.root or default_root(options.run_id), ranks=options.ranks
-        )
+        self.run_dir = run_dir
+        self.resumption = resumption or Resumption()
+        self.life = LifePage(run_dir.life)
+        recorder.follow(self.life)
         self.page = ControlPage(self.run_dir.control, create=True)
         self.watch = Watch(options.limits)
         self.workers: dict[str, WorkerProcess] = {}
@@ -66,13 +80,21 @@ class Supervisor:
         self.spares: list[str] = []
         self.raised: dict[int, Raised] = {}
         self.finished: dict[int, int] = {}
-        """Rank -> the step after which it had no further batch."""
+        """Rank -> the step after which it had no further batch, or left its loop."""
+        self.leavers = Leavers()
+        self.beginning = Beginning(self)
         self.refusal: control.ScriptRefused | None = None
         self.state: loop.LoopState | None = None
         self.exit_code: int | None = None
         self.tolerance: str | None = None
+        """Largest difference of a replay that is no fault, as hex text; None = every replay must be bit-equal."""
+        if self.resumption.sign is not None and self.resumption.sign.tolerance is not None:
+            self.tolerance = self.resumption.sign.tolerance.hex()
         self.started_count = 0
+        self._state_bytes = 0
         self._startup: Startup | None = None
+        self._is_broken = False
+        """True once the supervisor itself failed: its snapshots are not to blame."""
         self._effects = Effects(self)
         self._checkpointing = Checkpointing(self)
         self.ending = Ending(self, self._checkpointing)
@@ -101,6 +123,11 @@ class Supervisor:
                 self._serve()
                 self.raise_refusal()
             return self.exit_code
+        except LastgoodError:
+            raise
+        except BaseException:
+            self._is_broken = True
+            raise
         finally:
             self._end()
             for number, handler in previous.items():
@@ -118,7 +145,17 @@ class Supervisor:
             worker.close()
         self._checkpointing.close()
         self._effects.close()
-        self.run_dir.remove()
+        self.life.close()
+        if self.keeps_live_files:
+            self.run_dir.release()
+        else:
+            self.run_dir.remove()
+
+    @property
+    def keeps_live_files(self) -> bool:
+        """True when the next start of this run may need them: it broke, or never came to take up what it found."""
+        has_taken_up = self.state is not None or not self.resumption.has_slots
+        return self._is_broken or not has_taken_up
 
     def now_us(self) -> int:
         """Monotonic microseconds."""
@@ -141,6 +178,7 @@ class Supervisor:
         self._talking = [sockets[end] for end in ready if end in sockets]
 
     def _serve(self) -> None:
+        self.life.turn(now_us=self.now_us(), wall_us=self.clock.wall_us())
         self.wait_for_input()
         self.hear_workers()
         if self._startup is not None:
@@ -153,6 +191,7 @@ class Supervisor:
         self._look()
         self._reap()
         self._effects.poll()
+        self.beginning.poll()
         self._checkpointing.poll()
         self.tell_loop(messages.Tick())
         self.ending.advance()
@@ -165,6 +204,7 @@ class Supervisor:
         assert self.state is not None, "the loop begins when the first generation runs"
         self.state, actions = loop.step(self.state, observation, self.now_us())
         for action in actions:
+            self.watch.hear(action)
             self._effects.carry_out(action)
         if self.state.phase is LoopPhase.VERIFYING:
             self._effects.let_proceed(self.state.generation)
@@ -180,7 +220,9 @@ class Supervisor:
             host=os.uname().nodename,
             now_us=self.now_us(),
         )
-        self.state = replace(state, generation=generation)
+        # A run that was taken up has slots of newer states that nobody had assessed: they count as abandoned.
+        trust = state.trust.resumed(generation=generation, step=step, at_us=self.now_us())
+        self.state = replace(state, generation=generation, trust=trust if step else state.trust)
         self.begin_generation(generation, step=step)
         self.tell_loop(messages.Progress(step, generation))
         for name in list(self.spares):
@@ -190,6 +232,7 @@ class Supervisor:
         """New steps may follow `step` in this generation."""
         self.watch.begin_generation(generation, next_step=step + 1)
         self.page.assessed_step = step
+        self.life.begin_generation(generation, step=step)
         self.recorder.attempt = generation
         self.recorder.begin_steps(first=step + 1)
 
@@ -197,14 +240,23 @@ class Supervisor:
         """The run goes on from `step`: checkpoints of newer states belong to a history that is done again."""
         self._checkpointing.abandon_behind(step)
 
+    @property
+    def stripe_count(self) -> int:
+        """In how many stripes the ranks keep their snapshots."""
+        options = self.options
+        return stripe_count(options.snapshots, ranks=options.ranks, state_bytes=self._state_bytes)
+
     # --- what the workers say ---------------------------------------------------------------------
 
     def hear_workers(self) -> None:
         """Take in every message that has arrived."""
         for worker in self._talking:
-            while not worker.channel.is_closed and worker.channel.has_input(0):
-                for message in worker.channel.receive():
-                    self._hear(worker, message)
+            self._hear_all(worker)
+
+    def _hear_all(self, worker: WorkerProcess) -> None:
+        while not worker.channel.is_closed and worker.channel.has_input(0):
+            for message in worker.channel.receive():
+                self._hear(worker, message)
 
     def _hear(self, worker: WorkerProcess, message: object) -> None:
         match message:
@@ -212,6 +264,7 @@ class Supervisor:
                 worker.golden, worker.versions = message.golden, message.versions
             case control.Ready():
                 worker.is_ready = True
+                self._state_bytes = max(self._state_bytes, message.state_bytes)
                 if self.state is not None:
                     self._effects.admit_spare(worker)
             case control.NoiseMeasured():
@@ -226,13 +279,22 @@ class Supervisor:
                     ranks=(message.rank,),
                     body={"name": message.name, "state": message.state},
                 )
+            case control.ScriptFailed():
+                hear_script_error(self, worker, message)
             case control.Finished():
-                if message.generation == self.recorder.attempt and worker.name in self.serving:
-                    self.finished[self.serving.index(worker.name)] = message.step
+                self._hear_finished(worker, message)
             case control.StepRaised():
                 self._hear_exception(worker, message)
             case control.Parked() | control.StateRestored() | control.StepReplayed():
                 self._hear_recovery(worker, message)
+
+    def _hear_finished(self, worker: WorkerProcess, message: control.Finished) -> None:
+        if message.generation != self.recorder.attempt or worker.name not in self.serving:
+            return
+        rank = self.serving.index(worker.name)
+        self.finished[rank] = message.step
+        if message.is_early:
+            self.leavers.leave(rank, exit_code=message.exit_code, now_us=self.now_us())
 
     def _hear_recovery(self, worker: WorkerProcess, message: object) -> None:
         if self._startup is not None:
@@ -271,6 +333,7 @@ class Supervisor:
                 float.fromhex(self.tolerance) / 4 if self.tolerance else 0.0,
             )
             self.tolerance = (4 * largest).hex()
+            self.life.tolerate(4 * largest)
         self.recorder.record(
             "annotation",
             ranks=(message.rank,),
@@ -333,10 +396,13 @@ class Supervisor:
                 step, done_wall_us=assessed.finished.done_wall_us, loss=assessed.finished.mean_loss
             )
             self.page.assessed_step = step
+            self.life.assess(step)
             self.tell_loop(messages.Progress(step, self.state.generation))
             for remark in (assessed.correctness, assessed.performance):
-                if remark.verdict is Verdict.SUSPECT:
+                if remark.verdict in (Verdict.SUSPECT, Verdict.FAILED):
                     self.tell_loop(messages.Assessed(remark))
+            if self.state.phase is not LoopPhase.RUNNING:
+                return
 
     def _look(self) -> None:
         """Ask whether the ranks move: every 40 ms, and at once when a rank ended or raised."""
@@ -353,10 +419,26 @@ class Supervisor:
         self._next_liveness_us = now_us + LIVENESS_EVERY_US
         if not self._effects.is_generation_up:
             return
+        self._hear_last_words()
         workers = [self.workers[name] for name in self.serving]
-        verdict = self.watch.assess_liveness(workers, self.raised, now_us=now_us)
+        left = self.leavers.look(
+            self.watch.read(workers, self.raised),
+            workers,
+            now_us=now_us,
+            patience_us=2 * self.options.limits.step_floor_us,
+        )
+        if left is None and any(self.leavers.is_ending(rank) for rank in range(len(workers))):
+            return
+        verdict = left or self.watch.assess_liveness(workers, self.raised, now_us=now_us)
         if verdict.verdict is not Verdict.OK:
             self.tell_loop(messages.Assessed(verdict))
+
+    def _hear_last_words(self) -> None:
+        """Take in what a rank said right before it ended: its error says more than its exit code."""
+        for name in self.serving:
+            worker = self.workers[name]
+            if worker.exit_code is not None:
+                self._hear_all(worker)
 
     def _reap(self) -> None:
         """Tell the loop of every process that has ended."""
@@ -364,15 +446,22 @@ class Supervisor:
             code = worker.exit_code
             if code is None or worker.name in self._reaped:
                 continue
-            if self.ending.is_finishing and worker.name in self.serving:
+            rank = self.serving.index(worker.name) if worker.name in self.serving else None
+            if rank is not None and (self.ending.is_finishing or self.leavers.is_ending(rank)):
                 continue
             self._reaped.add(worker.name)
             self.recorder.record(
                 "inventory",
                 body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)},
             )
-            self.tell_loop(messages.WorkerGone(worker.name))
+            is_cascade = rank is not None and self._is_cascade(rank)
+            self.tell_loop(messages.WorkerGone(worker.name, is_cascade))
             self._effects.forget(worker)
+
+    def _is_cascade(self, rank: int) -> bool:
+        """Whether a rank ended of a peer's end: in a collective of its own code, or done and called back in vain."""
+        raised = self.raised.get(rank)
+        return (raised is not None and raised.is_group_error) or rank in self.finished
 
     # --- the end ----------------------------------------------------------------------------------
 

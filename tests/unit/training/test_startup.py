@@ -4,19 +4,30 @@ from types import SimpleNamespace
 
 import pytest
 
-from lastgood.base.errors import RecoveryError
+from lastgood.base.errors import RecoveryError, Refused
 from lastgood.signals.reading import Raised
 from lastgood.training import control
+from lastgood.training.catalogue import seal_header
 from lastgood.training.checkpoints import seal_mark
+from lastgood.training.interrupted import Resumption
+from lastgood.training.life import LastSign
+from lastgood.training.rundir import RunDir
 from lastgood.training.startup import Startup
 
 
 class Supervisor:
-    def __init__(self, folder):
+    def __init__(self, folder, *, resumption=None):
         self.options = SimpleNamespace(checkpoint_dir=folder, ranks=2, launch_limit_us=1_000_000)
-        self.recorder = SimpleNamespace(attempt=1, record=self.record)
+        self.recorder = SimpleNamespace(
+            attempt=1, record=self.record, wall_us=lambda monotonic_us: monotonic_us
+        )
         self.events, self.sent, self.raised, self.begun = [], [], {}, []
         self.serving = ("w0", "w1")
+        self.resumption = resumption or Resumption()
+        self.run_dir = RunDir(folder / "live")
+        self.tolerance = None
+        self.stripe_count = 1
+        self.life = SimpleNamespace(tolerate=lambda _: None)
         self.time_us = 0
         self.workers = {
             name: SimpleNamespace(
@@ -143,11 +154,126 @@ def test_when_no_checkpoint_holds_the_run_does_not_quietly_start_over(tmp_path):
         startup.advance()
 
 
-def test_a_checkpoint_of_another_world_is_not_tried(tmp_path):
+def test_checkpoints_of_another_world_are_refused_instead_of_starting_over_beside_them(tmp_path):
     checkpoint(tmp_path, 10, world=4)
+    with pytest.raises(Refused, match=r"checkpoints of 4 ranks.*needs of 2.*--nproc-per-node 4"):
+        Startup(Supervisor(tmp_path))
+
+
+def test_a_checkpoint_of_another_world_is_not_tried_beside_one_that_fits(tmp_path):
+    checkpoint(tmp_path, 10)
+    checkpoint(tmp_path, 20, world=4)
     supervisor = Supervisor(tmp_path)
     Startup(supervisor)
-    assert [m.plan for m in supervisor.sent_of(control.Assignment)] == [None, None]
+    assert {10} == {m.plan.restore_step for m in supervisor.sent_of(control.Assignment)}
+
+
+def test_torn_checkpoints_are_named_and_the_next_older_whole_one_is_taken(tmp_path):
+    for step in (5, 10, 20, 30, 40):
+        checkpoint(tmp_path, step)
+    (tmp_path / "step-000000040" / "lastgood.json").unlink()
+    mark = tmp_path / "step-000000030" / "lastgood.json"
+    mark.write_text(mark.read_text().replace('"d30"', '"d31"'))
+    (tmp_path / "step-000000020" / ".metadata").unlink()
+    (tmp_path / "step-000000005" / ".metadata").unlink()  # older than the one that is taken
+    (tmp_path / "step-000000050.partial").mkdir()  # never had the name
+    supervisor = Supervisor(tmp_path)
+    Startup(supervisor)
+    assert {10} == {m.plan.restore_step for m in supervisor.sent_of(control.Assignment)}
+    assert supervisor.trust() == [(40, "suspect"), (30, "suspect"), (20, "suspect")]
+    reasons = [f["body"]["reason"] for k, f in supervisor.events if k == "state.trust"]
+    assert [text.partition(" is ")[0] for text in reasons] == [
+        "lastgood.json",
+        "lastgood.json",
+        ".metadata",
+    ]
+
+
+def test_a_folder_with_nothing_but_torn_checkpoints_does_not_quietly_start_over(tmp_path):
+    checkpoint(tmp_path, 10)
+    (tmp_path / "step-000000010" / ".metadata").unlink()
+    with pytest.raises(RecoveryError, match="no checkpoint holds"):
+        Startup(Supervisor(tmp_path))
+
+
+def slots(run_dir, step, *, generation=3, ranks=2):
+    """The same published state in the snapshots of every rank."""
+    fields = {
+        "step": step, "generation": generation, "published_us": 100 + step, "bytes": 1, "digest": f"s{step}",
+        "private_digest": "", "data_offset": 0, "blob_offset": 0, "blob_bytes": 0, "blob_digest": "",
+        "stripe": 0, "stripes": 1, "stripe_digest": "",
+    }  # fmt: skip
+    for rank in range(ranks):
+        path = run_dir.snapshot(rank, step)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(seal_header(fields))
+
+
+def interrupted(*, assessed_step, tolerance=None):
+    sign = LastSign(3, assessed_step, 1_000, 2_000, tolerance, 77, None)
+    return Resumption(
+        last_attempt=3, sign=sign, alive_us=2_000, last_step=assessed_step, incident="r/interruption-1"
+    )  # fmt: skip
+
+
+def test_a_run_whose_supervisor_was_killed_goes_on_from_its_newest_assessed_snapshot(tmp_path):
+    """State 9 was published by all ranks and assessed by nobody: it never was part of the run."""
+    supervisor = Supervisor(tmp_path, resumption=interrupted(assessed_step=8))
+    for step in (7, 8, 9):
+        slots(supervisor.run_dir, step)
+    checkpoint(tmp_path, 8)
+    startup = Startup(supervisor)
+    (plan, other) = [m.plan for m in supervisor.sent_of(control.Assignment)]
+    assert plan == other
+    assert (plan.tier, plan.mode, plan.restore_step, plan.target_step, plan.digest) == (
+        "slot", "predecessor", 7, 8, "s8",
+    )  # fmt: skip
+    assert {4} == {m.generation for m in supervisor.sent_of(control.Assignment)}
+    for rank in range(2):
+        startup.hear(restored(4, rank))
+    startup.advance()
+    for rank in range(2):
+        startup.hear(replayed(4, rank))
+    supervisor.time_us = 5_000
+    assert startup.advance()
+    assert supervisor.begun == [(4, 8)]
+    belong = [k for k, f in supervisor.events if f.get("incident") == "r/interruption-1"]
+    assert belong == ["restore.begin", "restore", "verify", "state.trust", "incident.close"]
+    (closed,) = [f for k, f in supervisor.events if k == "incident.close"]
+    assert (closed["body"]["outcome"], closed["body"]["lost_steps"]) == ("recovered", 0)
+    assert closed["lost_device_us"] == 2 * (5_000 - 2_000)
+    assert closed["checkpoint_age_us"] == 1_000 - 108
+
+
+def test_a_snapshot_whose_predecessor_is_broken_is_verified_by_running_its_next_step_twice(
+    tmp_path,
+):
+    supervisor = Supervisor(tmp_path, resumption=interrupted(assessed_step=8))
+    for step in (6, 7, 8):
+        slots(supervisor.run_dir, step)
+    startup = Startup(supervisor)
+    startup.hear(
+        control.StateRestored(generation=4, rank=0, is_intact=False, bad_step=7, detail="flipped")
+    )
+    startup.advance()
+    park_all(startup, 4)
+    startup.advance()
+    plans = [m.plan for m in supervisor.sent_of(control.Assignment)][2:]
+    assert {("repeat", 8, 8)} == {(p.mode, p.restore_step, p.target_step) for p in plans}
+    startup.hear(restored(5, 0, intact=False))
+    startup.advance()
+    park_all(startup, 5)
+    startup.advance()
+    plans = [m.plan for m in supervisor.sent_of(control.Assignment)][4:]
+    assert {(5, 6)} == {(p.restore_step, p.target_step) for p in plans}, "7 is known to be broken"
+
+
+def test_the_noise_that_an_earlier_start_measured_goes_on_to_hold(tmp_path):
+    supervisor = Supervisor(tmp_path, resumption=interrupted(assessed_step=8))
+    supervisor.tolerance = (0.5).hex()
+    slots(supervisor.run_dir, 8)
+    Startup(supervisor)
+    assert {(0.5).hex()} == {m.tolerance for m in supervisor.sent_of(control.Assignment)}
 
 
 def raised(*, is_group_error, type_name):

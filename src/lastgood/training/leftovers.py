@@ -1,0 +1,116 @@
+"""Processes that outlive the one that answered for them: loader workers of a killed rank, ranks of a killed supervisor.
+
+A worker and everything that it starts carry the run's folder in their environment, and a worker leads a session of its
+own, in which its loader workers stay. A process that left the session on purpose (a logging daemon) is left alone.
+Processes are held by a descriptor while they are judged, so a number that the kernel gave away again is never hit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from lastgood.base.clock import SystemClock
+
+_WAIT_US = 5_000_000
+"""Longest wait for killed processes; one that the kernel holds longer will not run again either."""
+_POLL_US = 5_000
+_RANK_MODULE = b"lastgood.training.rank."
+
+
+class Leftover(NamedTuple):
+    """One process of a run that has nobody to answer for it."""
+
+    pid: int
+    worker: str
+    """Which worker it belongs to; empty for the checkpoint helper."""
+    command: str
+
+
+def find_leftovers(root: Path, *, session: int | None = None) -> list[Leftover]:
+    """Return the processes of a run's folder, of one worker's session only where `session` is given.
+
+    Assumes: whoever asks owns the run, or has found its owner dead.
+    """
+    mark = f"LASTGOOD_RUN_DIR={root}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        entry = _read(int(name), mark)
+        if entry is None:
+            continue
+        leader = _session_of(int(name))
+        if leader == session if session is not None else _is_of_a_worker(leader, mark):
+            found.append(entry)
+    return found
+
+
+def _read(pid: int, mark: bytes) -> Leftover | None:
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        if mark not in variables:
+            return None
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+    except OSError:
+        return None  # of another user, or gone
+    workers = [v.partition(b"=")[2] for v in variables if v.startswith(b"LASTGOOD_WORKER=")]
+    worker = workers[0].decode(errors="replace") if workers else ""
+    return Leftover(pid, worker, command.decode(errors="replace").strip()[:200])
+
+
+def _session_of(pid: int) -> int:
+    with suppress(OSError):
+        return os.getsid(pid)
+    return 0
+
+
+def _is_of_a_worker(leader: int, mark: bytes) -> bool:
+    """True when a session was led by a worker: its leader is one, or is gone (nobody else would own the rest)."""
+    try:
+        variables = Path(f"/proc/{leader}/environ").read_bytes().split(b"\0")
+        command = Path(f"/proc/{leader}/cmdline").read_bytes()
+    except OSError:
+        return True
+    return not command or (mark in variables and _RANK_MODULE in command)
+
+
+def end_leftovers(root: Path, *, session: int | None = None, waits: bool = True) -> list[Leftover]:
+    """Kill those processes; returns which. With `waits` it comes back once they are gone, at the latest after 5 s."""
+    ended = []
+    for entry in find_leftovers(root, session=session):
+        try:
+            descriptor = os.pidfd_open(entry.pid)
+        except OSError:
+            continue
+        try:
+            # Read again now that the number cannot change hands any more.
+            if _read(entry.pid, f"LASTGOOD_RUN_DIR={root}".encode()) is not None:
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                ended.append(entry)
+        except OSError:
+            continue
+        finally:
+            os.close(descriptor)
+    if waits:
+        _wait_for({entry.pid for entry in ended})
+    return ended
+
+
+def _wait_for(pids: set[int]) -> None:
+    clock = SystemClock()
+    until_us = clock.monotonic_us() + _WAIT_US
+    while clock.monotonic_us() < until_us:
+        # A zombie has no environment: it is as good as gone.
+        if not any(_has_environment(pid) for pid in pids):
+            return
+        clock.sleep_us(_POLL_US)
+
+
+def _has_environment(pid: int) -> bool:
+    with suppress(OSError):
+        return bool(Path(f"/proc/{pid}/environ").read_bytes())
+    return False
