@@ -165,4 +165,7 @@ def test_never_all_ranks_are_called_slow(steps):
         ]  # fmt: skip
         verdict, memory = performance.assess(reports, memory=memory, now_us=0)
         assert len(verdict.culprits) < 4
-        assert all(len(marks) <= memory.window_count for marks in memory.history.values())
+        for pace in memory.ranks.values():
+            assert len(pace.recent) <= memory.window_count
+            assert len(pace.usual) <= memory.usual_count_max
+            assert pace.lost_us >= 0

@@ -170,8 +170,7 @@ def closing_record(
         "ranks": case.culprits,
         "detect_us": case.detected_us - case.onset_us,
         **{_DURATIONS[phase]: spent[phase] for phase in complete},
-        # All ranks of a synchronous job stand still from the onset until new steps are allowed.
-        "lost_device_us": world * (now_us - case.onset_us),
+        "lost_device_us": _lost_device_us(case, now_us=now_us, world=world),
         "first_divergent_step": case.below_step,
     }
     body: dict[str, object] = {
@@ -193,6 +192,16 @@ def closing_record(
             fields["checkpoint_age_us"] = max(0, case.onset_us - case.target.published_us)
         fields["verification"] = verification_of(case)
     return record(case, "incident.close", generation=generation, now_us=now_us, body=body, **fields)
+
+
+def _lost_device_us(case: Case, *, now_us: int, world: int) -> int:
+    """All ranks of a synchronous job stand still from the onset until new steps are allowed; with a slow rank
+    they went on until the detection, and lost what the detector counted.
+    """
+    slow_us = case.assessment.lost_device_us
+    if slow_us is None:
+        return world * (now_us - case.onset_us)
+    return slow_us + world * (now_us - case.detected_us)
 
 
 def verification_of(case: Case) -> dict[str, object]:

@@ -1,37 +1,65 @@
-"""Are the ranks moving at the expected rate?
+"""Are the ranks moving at the expected rate, and is it worth doing something about one that is not?
 
-In a synchronous step all ranks look equally slow, because everybody waits for the slowest. So the time
-*outside* collectives is compared, each rank against the median of its peers in the same step, and only a
-rank that stays slow over a window of steps is named. The verdict is `suspect` and is recorded; nothing is
-restarted because of it here.
+Think of a rope team: in a synchronous step everybody waits for the slowest, so all look equally slow. What
+is compared is therefore each rank's *own* time (outside collectives), per unit of work where the script
+reports its work, against the median of the *other* ranks in the same step. A host that slows all of them
+down names nobody.
+
+A rank is `suspect` when it stayed slow over a window of steps. It is `failed`, and the loop replaces it, when
+besides its pace *changed* (a rank that always was slower by the nature of its work is no new fault) and the
+time that it has cost since has reached what replacing it costs. That is the rule of the ski rental: whoever
+rents until the rent has reached the price, and then buys, never pays more than twice what was best in
+hindsight. The price is learned from the run's own recoveries, and until there was one it is assumed.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from lastgood.base.units import format_duration
+from lastgood.signals.pace import MAD_TO_SIGMA, Change, Mark, RankPace, Usual, find_change
 from lastgood.signals.reading import Assessment, Question, StepReport, Symptom, Verdict
 
-_MAD_TO_SIGMA = 1.4826
-"""Turns a median absolute deviation into a standard deviation for a normal distribution."""
+_KEPT_RECOVERIES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceMemory:
-    """Thresholds and, per rank, which of the last steps it was slow in (bounded)."""
+    """Thresholds, what replacing a rank costs, and what is remembered of each rank (bounded)."""
 
     ratio_min: float = 1.3
-    """A rank is slow in a step when its self time exceeds this multiple of the peers' median."""
+    """A rank is slow in a step when it took this many times what is usual for it, relative to its peers."""
     deviations_min: float = 4.0
-    """... and lies this many robust standard deviations above it."""
+    """... and lies this many robust standard deviations above that, and above its peers."""
     window_count: int = 10
     """Steps looked back on."""
     slow_count_min: int = 8
-    """Slow steps within the window that name a rank."""
-    history: Mapping[int, tuple[bool, ...]] = field(default_factory=dict)
+    """Slow steps within the window that make it persistent."""
+    usual_count_min: int = 20
+    """Steps that have to be known before a change of pace can be told from a rank's nature."""
+    usual_count_max: int = 64
+    """Steps kept as the usual ones."""
+    skip_count: int = 3
+    """First steps of a generation that teach nothing: caches are cold and memory is touched the first time."""
+    assumed_cost_us: int = 30_000_000
+    """What replacing a rank is taken to cost, as long as this run has not recovered once."""
+    may_act: bool = True
+    """False: a slow rank is recorded and never replaced."""
+    recoveries_us: tuple[int, ...] = ()
+    """From detection to new steps, of the run's last recoveries."""
+    skipped_count: int = 0
+    ranks: Mapping[int, RankPace] = field(default_factory=dict)
+
+    @property
+    def cost_us(self) -> int:
+        """How long the job stands still when a rank is replaced."""
+        if not self.recoveries_us:
+            return self.assumed_cost_us
+        return int(statistics.median(self.recoveries_us))
 
 
 class PerformanceResult(NamedTuple):
@@ -41,45 +69,184 @@ class PerformanceResult(NamedTuple):
     memory: PerformanceMemory
 
 
+def learn_recovery(memory: PerformanceMemory, duration_us: int) -> PerformanceMemory:
+    """The memory after one more recovery of this run; it says what the next one will cost."""
+    kept = (*memory.recoveries_us, max(0, duration_us))[-_KEPT_RECOVERIES:]
+    return replace(memory, recoveries_us=kept)
+
+
+def begin_generation(memory: PerformanceMemory) -> PerformanceMemory:
+    """The memory when other processes may serve: the next steps are warm-up, windows start afresh."""
+    ranks = {
+        rank: replace(pace, recent=(), began=None, lost_us=0) for rank, pace in memory.ranks.items()
+    }
+    return replace(memory, skipped_count=0, ranks=ranks)
+
+
 def assess(
     reports: Sequence[StepReport], *, memory: PerformanceMemory, now_us: int
 ) -> PerformanceResult:
-    """Names the ranks whose self time stayed above their peers' over the window."""
+    """Names the ranks whose own time rose above their peers' and stayed there."""
     if len(reports) < 2:
         words = ("a rank can be called slow only against peers",)
         return PerformanceResult(
             Assessment(question=Question.PERFORMANCE, verdict=Verdict.UNKNOWN, evidence=words),
             memory,
         )
-    # The lower median: with two ranks the faster one is the reference.
-    usual_us = statistics.median_low(r.self_us for r in reports)
-    spread_us = statistics.median_low(abs(r.self_us - usual_us) for r in reports)
-    bar_us = max(
-        memory.ratio_min * usual_us, usual_us + memory.deviations_min * _MAD_TO_SIGMA * spread_us
-    )
-    history = {
-        r.rank: (*memory.history.get(r.rank, ()), not (r.self_us <= bar_us))[-memory.window_count :]
-        for r in reports
-    }
-    slow = sorted(rank for rank, marks in history.items() if sum(marks) >= memory.slow_count_min)
-    after = replace(memory, history=history)
-    if not slow:
-        return PerformanceResult(
-            Assessment(question=Question.PERFORMANCE, verdict=Verdict.OK), after
+    if memory.skipped_count < memory.skip_count:
+        return PerformanceResult(_ok(), replace(memory, skipped_count=memory.skipped_count + 1))
+    marks = _marks(reports, memory=memory, now_us=now_us)
+    ranks = {
+        rank: memory.ranks.get(rank, RankPace()).after(
+            mark,
+            window_count=memory.window_count,
+            slow_count_min=memory.slow_count_min,
+            usual_count=(memory.usual_count_min, memory.usual_count_max),
         )
-    self_us = {r.rank: r.self_us for r in reports}
-    return PerformanceResult(
-        Assessment(
-            question=Question.PERFORMANCE,
-            verdict=Verdict.SUSPECT,
-            symptom=Symptom.SLOW,
-            culprits=tuple(slow),
-            onset_us=now_us,
-            evidence=tuple(
-                f"rank {rank}: {sum(history[rank])} of {len(history[rank])} steps slow, now "
-                f"{self_us[rank]} us outside collectives, peers' median {usual_us} us"
-                for rank in slow
-            ),
-        ),
-        after,
+        for rank, mark in marks.items()
+    }
+    return _verdict(replace(memory, ranks=ranks), world=len(reports))
+
+
+# --- one step ---------------------------------------------------------------------------------------
+
+
+def _marks(
+    reports: Sequence[StepReport], *, memory: PerformanceMemory, now_us: int
+) -> dict[int, Mark]:
+    """Each rank of one step against its peers, and what its slowness cost the job in this step."""
+    own_us = {r.rank: max(1, r.self_us + r.between_us) for r in reports}
+    work = {r.rank: _work_of(r, reports) for r in reports}
+    pace = {rank: own_us[rank] / work[rank] for rank in own_us}
+    levels, slow, wanted_us = {}, set(), {}
+    for rank, mine in pace.items():
+        others = [value for other, value in pace.items() if other != rank]
+        middle = statistics.median(others)
+        usual = memory.ranks.get(rank, RankPace()).usual_level(count_min=memory.usual_count_min)
+        levels[rank] = math.log(mine / middle)
+        wanted_us[rank] = middle * work[rank] * math.exp(usual.level if usual else 0.0)
+        if _is_slow(mine, others=others, usual=usual, memory=memory):
+            slow.add(rank)
+    well_us = max((us for rank, us in own_us.items() if rank not in slow), default=0)
+    return {
+        rank: Mark(
+            reports[0].step,
+            levels[rank],
+            rank in slow,
+            int(max(0.0, own_us[rank] - max(wanted_us[rank], well_us))) if rank in slow else 0,
+            now_us,
+        )
+        for rank in own_us
+    }
+
+
+def _work_of(report: StepReport, reports: Sequence[StepReport]) -> float:
+    """Work units of the rank; 1 unless every rank of the step reported some."""
+    units = [r.work for r in reports]
+    if report.work is None or not all(u is not None and 0 < u < math.inf for u in units):
+        return 1.0
+    return report.work
+
+
+def _is_slow(
+    mine: float, *, others: Sequence[float], usual: Usual | None, memory: PerformanceMemory
+) -> bool:
+    """Above its peers in this step, and above what is usual for it."""
+    middle = statistics.median(others)
+    deviations = MAD_TO_SIGMA * statistics.median(abs(value - middle) for value in others)
+    if not mine > middle + memory.deviations_min * deviations:
+        return False
+    level, bar = math.log(mine / middle), math.log(memory.ratio_min)
+    if usual is None:
+        return level > bar
+    bar = max(usual.level + max(bar, memory.deviations_min * usual.spread), usual.high)
+    return level > bar
+
+
+# --- over the window --------------------------------------------------------------------------------
+
+
+class _Slow(NamedTuple):
+    """A rank that stayed slow, with what is known about it."""
+
+    rank: int
+    pace: RankPace
+    change: Change | None
+    """How its pace moved; None when it did not, or when too little is known."""
+    is_known: bool
+
+
+def _verdict(memory: PerformanceMemory, *, world: int) -> PerformanceResult:
+    slow = [
+        _look_closer(rank, pace, memory=memory)
+        for rank, pace in sorted(memory.ranks.items())
+        if pace.is_persistent(memory.slow_count_min)
+    ]
+    if not slow:
+        return PerformanceResult(_ok(), memory)
+    due = [s for s in slow if s.change is not None and s.pace.lost_us >= memory.cost_us]
+    named = due if due and memory.may_act else slow
+    assessment = Assessment(
+        question=Question.PERFORMANCE,
+        verdict=Verdict.FAILED if named is due else Verdict.SUSPECT,
+        symptom=Symptom.SLOW,
+        culprits=tuple(s.rank for s in named),
+        onset_us=min(s.pace.began.seen_us for s in named if s.pace.began is not None),
+        evidence=tuple(_words(s, memory=memory, world=world) for s in named),
+        lost_device_us=world * max(s.pace.lost_us for s in named),
     )
+    if assessment.verdict is Verdict.FAILED:
+        # If the rank is as slow again in the next process, that is the nature of its work: it starts afresh.
+        ranks = {r: RankPace() if r in assessment.culprits else p for r, p in memory.ranks.items()}
+        memory = replace(memory, ranks=ranks)
+    return PerformanceResult(assessment, memory)
+
+
+def _look_closer(rank: int, pace: RankPace, *, memory: PerformanceMemory) -> _Slow:
+    """Whether the pace of a persistently slow rank changed, as far as can be told.
+
+    Asked only when the answer is used: when the verdict is new, and when acting would pay.
+    """
+    is_new = pace.began is not None and pace.began in pace.recent
+    if not is_new and pace.lost_us < memory.cost_us:
+        return _Slow(rank, pace, None, is_known=True)
+    if len(pace.usual) < memory.usual_count_min:
+        return _Slow(rank, pace, None, is_known=False)
+    levels = (*pace.usual, *(mark.level for mark in pace.recent))
+    change = find_change(levels, least_count=memory.slow_count_min // 2)
+    is_upward = (
+        change is not None
+        and change.after - change.before >= math.log(memory.ratio_min)
+        and change.index >= len(levels) - 2 * memory.window_count
+    )
+    return _Slow(rank, pace, change if is_upward else None, is_known=True)
+
+
+def _words(slow: _Slow, *, memory: PerformanceMemory, world: int) -> str:
+    """The evidence in one sentence: how slow, since when, what it cost, and what acting would cost."""
+    pace = slow.pace
+    count = sum(mark.is_slow for mark in pace.recent)
+    now = math.exp(statistics.median(mark.level for mark in pace.recent))
+    began = pace.began or pace.recent[0]
+    words = (
+        f"rank {slow.rank}: {count} of its last {len(pace.recent)} steps slow, {now:.2f} times its "
+        f"peers' own time"
+    )
+    if slow.change is not None:
+        words += f", before that {math.exp(slow.change.before):.2f} times"
+    elif not slow.is_known:
+        words += ", and nothing is known about how it was before"
+    else:
+        words += ", without a change of pace that stands out from its earlier steps"
+    cost = "assumed, no recovery was measured in this run yet"
+    if memory.recoveries_us:
+        cost = f"median of {len(memory.recoveries_us)} recoveries of this run"
+    return (
+        f"{words}; slow since step {began.step}, lost so far {format_duration(world * pace.lost_us)} "
+        f"of device time, replacing a rank costs {format_duration(world * memory.cost_us)} ({cost})"
+        + ("" if memory.may_act else "; the contract says to record it only")
+    )
+
+
+def _ok() -> Assessment:
+    return Assessment(question=Question.PERFORMANCE, verdict=Verdict.OK)

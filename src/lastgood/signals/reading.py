@@ -164,5 +164,7 @@ class Assessment:
     """When it began, as far as the records tell (last progress of the culprit)."""
     first_divergent_step: int | None = None
     evidence: tuple[str, ...] = field(default=())
+    lost_device_us: int | None = None
+    """Device time lost between the onset and now, where the ranks went on (slow); None where they stood still."""
     key: str = ""
     """What tells this failure from others with the same symptom, such as the type of an exception."""

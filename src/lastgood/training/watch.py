@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from lastgood.contract.taxonomy import EventKind
+from lastgood.recovery import messages
 from lastgood.signals import correctness, liveness, performance
 from lastgood.signals.correctness import CorrectnessMemory
 from lastgood.signals.limits import Limits, learn
-from lastgood.signals.reading import Assessment, Raised, Verdict
+from lastgood.signals.reading import Assessment, Raised, RankReading, Verdict
 from lastgood.training.observing import FinishedStep, finished_step, read_rank
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
     from lastgood.signals.liveness import LivenessMemory
     from lastgood.training.processes import WorkerProcess
+
+
+_RECOVERY_TIMES = ("diagnose_us", "isolate_us", "recover_us", "verify_us")
 
 
 class AssessedStep(NamedTuple):
@@ -45,6 +50,17 @@ class Watch:
         self.generation = generation
         self.next_step = next_step
         self._liveness = None
+        self._performance = performance.begin_generation(self._performance)
+
+    def hear(self, action: messages.Action) -> None:
+        """Learn from a recovery that is over how long the next one will take."""
+        if not isinstance(action, messages.Record) or action.kind != EventKind.INCIDENT_CLOSE:
+            return
+        body = action.fields.get("body")
+        if isinstance(body, dict) and body.get("outcome") == "recovered":
+            spent = [action.fields.get(name) for name in _RECOVERY_TIMES]
+            stood_us = sum(us for us in spent if isinstance(us, int))
+            self._performance = performance.learn_recovery(self._performance, stood_us)
 
     def assess_steps(
         self, workers: Sequence[WorkerProcess], *, now_us: int
@@ -61,7 +77,10 @@ class Watch:
             if found.verdict in (Verdict.OK, Verdict.SUSPECT):
                 self._learn(finished)
             yield AssessedStep(finished, found, speed)
-            if found.verdict in (Verdict.FAILED, Verdict.UNKNOWN):
+            if (
+                found.verdict in (Verdict.FAILED, Verdict.UNKNOWN)
+                or speed.verdict is Verdict.FAILED
+            ):
                 return
 
     def _finished(self, workers: Sequence[WorkerProcess]) -> FinishedStep | None:
@@ -74,14 +93,20 @@ class Watch:
             self.limits = learn(self.limits, "compute", report.self_us)
             self.limits = learn(self.limits, "collective", report.step_us - report.self_us)
 
+    def read(
+        self, workers: Sequence[WorkerProcess], raised: Mapping[int, Raised]
+    ) -> list[RankReading]:
+        """Return what is known about every rank now."""
+        return [
+            read_rank(rank, worker, generation=self.generation, raised=raised.get(rank))
+            for rank, worker in enumerate(workers)
+        ]
+
     def assess_liveness(
         self, workers: Sequence[WorkerProcess], raised: Mapping[int, Raised], *, now_us: int
     ) -> Assessment:
         """Return the verdict on whether the ranks move."""
-        readings = [
-            read_rank(rank, worker, generation=self.generation, raised=raised.get(rank))
-            for rank, worker in enumerate(workers)
-        ]
+        readings = self.read(workers, raised)
         verdict = liveness.assess(
             readings, limits=self.limits, now_us=now_us, previous=self._liveness
         )
