@@ -40,7 +40,7 @@ def demo(output: Path | None, *, as_json: bool) -> int:
     Then the same job runs undisturbed in plain torch, and the weights are compared bit for bit.
     Exits 0 only if every fault was detected, contained, recovered and verified and the bundle recomputes.
     """
-    _need_torch()
+    need_torch("lastgood demo")
     from lastgood.cli.demo_view import DemoView
     from lastgood.training.drill import run_drill
 
@@ -72,12 +72,13 @@ def demo(output: Path | None, *, as_json: bool) -> int:
     return EXIT_HELD if result.has_held and summary["recomputed_equal"] else EXIT_NOT_HELD
 
 
-def _need_torch() -> None:
+def need_torch(command: str) -> None:
+    """Refuse a command that breaks a real job where none can run."""
     import importlib.util
 
     for name in ("torch", "xxhash"):
         if importlib.util.find_spec(name) is None:
-            raise MissingExtra(module=name, extra="torch", where="lastgood demo")
+            raise MissingExtra(module=name, extra="torch", where=command)
 
 
 def _options(folder: Path, run_id: str) -> DrillOptions:

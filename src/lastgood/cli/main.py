@@ -13,6 +13,7 @@ from lastgood.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS = {
     "demo": LazyCommand("lastgood.cli.demo:demo", "Break a small training job on purpose and watch it recover."),
+    "drill": LazyCommand("lastgood.cli.drill:drill", "Play a catalogue of faults against a job, and judge it."),
     "run": LazyCommand("lastgood.cli.run:run", "Run a training script under supervision, with spares."),
     "import": LazyCommand("lastgood.cli.import_command:import_", "Import the logs that a site has into a ledger."),
     "report": LazyCommand("lastgood.cli.report_command:report", "Show what happened, from the ledger."),

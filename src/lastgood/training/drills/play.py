@@ -91,7 +91,7 @@ def play_job(drills: Sequence[Drill], *, name: str, stage: Stage) -> Records:
     events, unread = _events(folder / LEDGER)
     return Records(
         run=run_id,
-        folder=str(folder),
+        folder=str(Path("jobs") / name),
         events=events,
         injected_us=injected,
         not_injected=missed,
@@ -99,6 +99,7 @@ def play_job(drills: Sequence[Drill], *, name: str, stage: Stage) -> Records:
         errors=errors,
         is_bitwise_equal=_is_equal(drills[0], folder, stage),
         unread=unread,
+        last_words="" if exit_code == 0 else _last_words(folder / "logs"),
     )
 
 
@@ -284,6 +285,15 @@ def _log(path: Path) -> list[dict[str, Any]]:
     # The injector is ended by SIGKILL: what stands behind the last line break is no record.
     *lines, _ = path.read_text().split("\n") if path.exists() else [""]
     return [json.loads(line) for line in lines]
+
+
+def _last_words(logs: Path) -> str:
+    """The last line of the first worker that said anything."""
+    for path in sorted(logs.glob("*.log")):
+        lines = path.read_text(errors="replace").strip().splitlines()
+        if lines:
+            return lines[-1]
+    return ""
 
 
 def _events(ledger: Path) -> tuple[list[Event], str | None]:

@@ -77,6 +77,8 @@ class Records:
     """None when the job wrote no final weights."""
     unread: str | None = None
     """Why the ledger cannot be read."""
+    last_words: str = ""
+    """The last line that a worker wrote, when the job ended other than well."""
 
 
 def judge_job(
@@ -153,7 +155,9 @@ def _lines(
     drill: Drill, records: Records, events: Sequence[Event], incidents: Sequence[Incident]
 ) -> list[Line]:
     expect = drill.expect
-    lines = [_carried_out(drill, records)] if drill.faults else []
+    lines = _job(drill, records)
+    if drill.faults:
+        lines.append(_carried_out(drill, records))
     if records.unread is not None:
         lines.append(
             Line(what="ledger", expected="can be read", found=records.unread, has_held=False)
@@ -176,6 +180,17 @@ def _lines(
     lines += [_seen(seen, events, is_wanted=True) for seen in expect.seen]
     lines += [_seen(seen, events, is_wanted=False) for seen in expect.never]
     return [*lines, *_endings(drill, records, events)]
+
+
+def _job(drill: Drill, records: Records) -> list[Line]:
+    """Said first when a job failed in a way that nobody asked for: every other line follows from it."""
+    code = records.exit_code
+    if code == _wanted_code(drill) or (code is not None and _wanted_code(drill) is None):
+        return []
+    how = "was killed, it took too long" if code is None else f"ended with code {code}"
+    words = records.last_words or records.errors.strip().rpartition("\n")[2]
+    found = f"it {how}" + (f": {words[:300]}" if words else "")
+    return [Line(what="job", expected="it runs", found=found, has_held=False)]
 
 
 def _carried_out(drill: Drill, records: Records) -> Line:
@@ -282,8 +297,7 @@ def _agrees(wanted: Any, found: Any) -> bool:
 
 
 def _endings(drill: Drill, records: Records, events: Sequence[Event]) -> list[Line]:
-    expect = drill.expect
-    wanted = expect.exit_code if expect.exit_code is not None else EXIT_CODE.get(expect.outcome)
+    expect, wanted = drill.expect, _wanted_code(drill)
     lines = []
     if wanted is not None:
         found = "killed, it took too long" if records.exit_code is None else str(records.exit_code)
@@ -308,6 +322,11 @@ def _endings(drill: Drill, records: Records, events: Sequence[Event]) -> list[Li
             )
         )
     return lines
+
+
+def _wanted_code(drill: Drill) -> int | None:
+    expect = drill.expect
+    return expect.exit_code if expect.exit_code is not None else EXIT_CODE.get(expect.outcome)
 
 
 def _equal(what: str, expected: str, found: str, *, event: str | None = None) -> Line:
