@@ -3,6 +3,7 @@
 import pytest
 
 from lastgood.faults.spec import FaultKind
+from lastgood.training.striping import SnapshotForm
 from tests.fault.training_drill import (
     HANG_AFTER_US,
     assert_ledger_holds,
@@ -27,6 +28,8 @@ def drilled(tmp_path_factory):
         fault("flip a snapshot", FaultKind.FLIP_SNAPSHOT, 0, then_sigkill=True),
         fault("cut a snapshot", FaultKind.TRUNCATE_SNAPSHOT, 3, then_sigkill=True),
         fault("flip a parameter", FaultKind.FLIP_PARAMETER, 2, bit=20),
+        # The other drills keep whole copies.
+        snapshots=SnapshotForm.STRIPED,
     )
 
 
@@ -98,6 +101,13 @@ def test_a_broken_snapshot_is_found_on_re_reading_and_an_older_state_is_taken(dr
     assert closed.body["lost_steps"] == incident.lost_steps == lost
     assert max(dropped) <= accepted + 1
     assert_recovered_in_order(incident)
+
+
+def test_every_rank_kept_a_stripe_and_the_ledger_says_so(drilled):
+    (start,) = [e.body for e in drilled.events if e.kind == "run.start"]
+    assert start["snapshots"] == "striped"
+    first = next(e.body for e in drilled.events if e.kind == "attempt.start")
+    assert first["stripes"] == first["world"] == 4
 
 
 def test_a_flipped_parameter_bit_is_named_by_the_majority_and_rolled_back(drilled):

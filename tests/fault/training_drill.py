@@ -16,6 +16,7 @@ from lastgood.ledger.verify import verify_ledger
 from lastgood.signals.limits import Limits
 from lastgood.training.drill import DrillOptions, DrillResult, run_drill
 from lastgood.training.options import RunOptions
+from lastgood.training.striping import SnapshotForm
 
 JOB = Path(__file__).with_name("training_job.py")
 RANKS = 4
@@ -68,10 +69,16 @@ def tape_of(*faults: Fault) -> Tape:
 
 
 def drill(
-    folder: Path, *faults: Fault, spares: int = 1, job: Path = JOB, ranks: int = RANKS
+    folder: Path,
+    *faults: Fault,
+    spares: int = 1,
+    job: Path = JOB,
+    ranks: int = RANKS,
+    snapshots: SnapshotForm = SnapshotForm.AUTO,
 ) -> Drilled:
     """Run the job, break it, run its twin, and read what the ledger says."""
-    tape = tape_of(*(f for f in faults if f.kind not in IN_STEP))
+    # A fault of the step that waits for a recovery is armed by the injector, so it stands on both tapes.
+    tape = tape_of(*(f for f in faults if f.kind not in IN_STEP or f.when.after_recovered))
     inside = folder / "in-step-tape.jsonl"
     write_tape(tape_of(*(f for f in faults if f.kind in IN_STEP)), inside)
     ledger = folder / "ledger.db"
@@ -82,6 +89,7 @@ def drill(
         spares=spares,
         run_id=f"test-{folder.name}",
         ledger=ledger,
+        snapshots=snapshots,
         limits=Limits(step_floor_us=HANG_AFTER_US, warmup_floor_us=60_000_000),
         mode="drill",
         tape=inside if any(f.kind in IN_STEP for f in faults) else None,

@@ -69,6 +69,13 @@ _OTHER_HOSTS = {
     help="Time between durable checkpoints.",
 )
 @click.option(
+    "--snapshots",
+    type=click.Choice(["auto", "whole", "striped"]),
+    default="auto",
+    show_default=True,
+    help="Each rank keeps a whole copy of the state, or its stripe of what all ranks share.",
+)
+@click.option(
     "--hang-after",
     default="30s",
     show_default=True,
@@ -124,6 +131,7 @@ def run(**given: object) -> int:
     from lastgood.ledger.place import check_place, default_ledger
     from lastgood.training.options import RunOptions
     from lastgood.training.session import run_training
+    from lastgood.training.striping import SnapshotForm
 
     _refuse_other_hosts(given)
     script = _script(str(given["script"]))
@@ -141,6 +149,7 @@ def run(**given: object) -> int:
         launch_limit_us=_duration_us("--launch-limit", given),
         log_dir=_folder("--log-dir", given["log_dir"]),
         limits=_limits(_duration_us("--hang-after", given)),
+        snapshots=SnapshotForm(str(given["snapshots"])),
         tape=given["fault_tape"],  # type: ignore[arg-type]
         mode="drill" if given["drill"] else "run",
     )

@@ -39,6 +39,8 @@ class Assignment(_Message):
     plan: Plan | None = None
     tolerance: str | None = None
     """Largest relative difference between two runs of one step, as a hex float; None while steps are bit-equal."""
+    stripes: int = 1
+    """In how many stripes the ranks keep their snapshots; 1 = every rank keeps whole ones."""
 
 
 class Revoked(_Message):

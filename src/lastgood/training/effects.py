@@ -136,6 +136,7 @@ class Effects:
                     world=len(workers),
                     plan=plan,
                     tolerance=supervisor.tolerance,
+                    stripes=supervisor.stripe_count,
                 )
             )
             if supervisor.last_step is not None:

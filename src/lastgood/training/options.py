@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lastgood.signals.limits import Limits
+from lastgood.training.striping import SnapshotForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ class RunOptions:
     """Longest wait for the workers to reach lastgood.start."""
     preemption_grace_us: int = 60_000_000
     """From the notice to the end; what is not snapshotted by then is left to the last checkpoint."""
+    snapshots: SnapshotForm = SnapshotForm.AUTO
+    """Whole copies on every rank, or a stripe of the replicated state on each."""
     root: Path | None = None
     """Folder of the live files; by default in shared memory."""
     mode: str = "run"

@@ -31,6 +31,7 @@ from lastgood.training.processes import WorkerProcess, describe_exit
 from lastgood.training.slot import ControlPage
 from lastgood.training.startup import Startup
 from lastgood.training.striping import stripe_count
+from lastgood.training.striping import stripe_count
 from lastgood.training.watch import Watch
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Supervisor:
         if self.resumption.sign is not None and self.resumption.sign.tolerance is not None:
             self.tolerance = self.resumption.sign.tolerance.hex()
         self.started_count = 0
+        self._state_bytes = 0
         self._state_bytes = 0
         self._startup: Startup | None = None
         self._is_broken = False
@@ -246,6 +248,12 @@ class Supervisor:
         options = self.options
         return stripe_count(options.snapshots, ranks=options.ranks, state_bytes=self._state_bytes)
 
+    @property
+    def stripe_count(self) -> int:
+        """In how many stripes the ranks keep their snapshots."""
+        options = self.options
+        return stripe_count(options.snapshots, ranks=options.ranks, state_bytes=self._state_bytes)
+
     # --- what the workers say ---------------------------------------------------------------------
 
     def hear_workers(self) -> None:
@@ -264,6 +272,7 @@ class Supervisor:
                 worker.golden, worker.versions = message.golden, message.versions
             case control.Ready():
                 worker.is_ready = True
+                self._state_bytes = max(self._state_bytes, message.state_bytes)
                 self._state_bytes = max(self._state_bytes, message.state_bytes)
                 if self.state is not None:
                     self._effects.admit_spare(worker)

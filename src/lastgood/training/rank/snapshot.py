@@ -221,6 +221,18 @@ class _Opened:
         return self.mapped[start : start + self.header["blob_bytes"]]
 
 
+def has_all_stripes(run: RunDir, rank: int, step: int) -> bool:
+    """True once every rank has published what a restore of this state of `rank` would read."""
+    own = read_snapshot_header(run.snapshot(rank, step))
+    if own is None or own["stripes"] == 1:
+        return own is not None
+    others = [read_snapshot_header(run.snapshot(other, step)) for other in range(own["stripes"])]
+    return all(
+        other is not None and other["step"] == step and other["generation"] == own["generation"]
+        for other in others
+    )
+
+
 def load_snapshot(run: RunDir, rank: int, step: int) -> LoadedState:
     """Re-read the state of a rank and hash every byte of it; raises SnapshotMismatch when anything is off.
 
