@@ -1,5 +1,6 @@
 """The catalogue: names that a person can type, and jobs in which no drill spoils another."""
 
+import dataclasses
 import re
 from collections import Counter
 
@@ -53,6 +54,12 @@ def test_drills_that_share_a_job_want_the_same_job_and_are_different_failures(jo
     assert not any(d.needs_process or d.is_alone for d in job)
     signatures = [(d.expect.symptom, d.expect.ranks) for d in job]
     assert len(set(signatures)) == len(signatures), "the second would be a recurrence of the first"
+
+
+def test_a_failure_that_would_be_a_recurrence_gets_a_job_of_its_own():
+    first = DRILLS[0]
+    again = dataclasses.replace(first, name="the-same-again")
+    assert [len(job) for job in jobs_of([first, DRILLS[1], again])] == [2, 1]
 
 
 def test_a_drill_waits_until_the_one_before_has_settled():
