@@ -72,7 +72,9 @@ def _observe(turn: Turn, observation: Observation) -> None:
     match observation:
         case Assessed(assessment):
             _take_verdict(turn, assessment)
-        case WorkerGone(worker) | SpareLost(worker):
+        case WorkerGone(worker, is_cascade):
+            _take_end(turn, worker, is_cascade=is_cascade)
+        case SpareLost(worker):
             _take_end(turn, worker)
         case WorkerUnkillable(worker):
             _take_unkillable(turn, worker)
@@ -135,8 +137,11 @@ def _take_verdict(turn: Turn, assessment: Assessment) -> None:
         attempt.take_new_fault(turn, assessment)
 
 
-def _take_end(turn: Turn, worker: str) -> None:
-    """A process ended. For a rank that serves and was not ordered to die this is a fault by itself."""
+def _take_end(turn: Turn, worker: str, *, is_cascade: bool = False) -> None:
+    """A process ended. For a rank that serves and was not ordered to die this is a fault by itself.
+
+    One that ended of another's end is replaced like any other, and never named.
+    """
     standing = turn.crew.of(worker)
     if standing in (None, Standing.SPARE):
         turn.set_crew(turn.crew.spare_lost(worker))
@@ -151,8 +156,8 @@ def _take_end(turn: Turn, worker: str) -> None:
     assessment = Assessment(
         question=Question.LIVENESS,
         verdict=Verdict.FAILED,
-        symptom=Symptom.PROCESS_EXIT,
-        culprits=(rank,),
+        symptom=Symptom.GROUP_ERROR if is_cascade else Symptom.PROCESS_EXIT,
+        culprits=() if is_cascade else (rank,),
         onset_us=turn.now_us,
         evidence=(f"rank {rank} ({worker}) ended",),
     )

@@ -102,6 +102,8 @@ class WorkerGone:
     """The process has ended (its exit was collected)."""
 
     worker: str
+    is_cascade: bool = False
+    """It ended of another rank's end, such as in a collective of the user's own: nothing to blame it for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ def is_complete(turn: Turn) -> bool:
         turn.change_case(is_short_noted=True)
         until_us = turn.state.deadline_us
         limit_us = None if until_us is None else until_us - turn.now_us
-        body = {"missing": missing, "launching": crew.launching_count, "limit_us": limit_us}
+        body: dict[str, object] = {
+            "missing": missing,
+            "launching": crew.launching_count,
+            "limit_us": limit_us,
+        }
         turn.note("waiting for a spare", body, ranks=crew.vacant_ranks)
     return False

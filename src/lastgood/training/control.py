@@ -150,6 +150,17 @@ class Finished(_Message):
 
     generation: int
     step: int
+    is_early: bool = False
+    """The script came out of its loop before the data, or the number of steps it asked for, was at an end."""
+    exit_code: int = 0
+    """With which the script wants to end."""
+
+
+class ScriptFailed(_Message):
+    """The script raised before it reached `lastgood.start`."""
+
+    text: str
+    """The error and the user's own frames: nothing of the machinery around the script."""
 
 
 class ScriptRefused(_Message):
@@ -179,6 +190,7 @@ ToSupervisor = (
     | StepReplayed
     | NoiseMeasured
     | Finished
+    | ScriptFailed
     | SectionChanged
     | ScriptRefused
 )

@@ -11,6 +11,7 @@ from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import ProcessState
 from lastgood.training import control
+from lastgood.training.beginning import INITIAL
 from lastgood.training.catalogue import slot_candidates
 from lastgood.training.checkpoints import checkpoint_candidates, list_checkpoints
 from lastgood.training.kernel import sample_process
@@ -83,12 +84,11 @@ class Effects:
     def _candidates(self) -> tuple[messages.Candidate, ...]:
         options = self._supervisor.options
         found = slot_candidates(self._supervisor.run_dir, world=options.ranks)
-        if options.checkpoint_dir is not None:
-            assert self._supervisor.state is not None, "the loop asked"
-            found += checkpoint_candidates(
-                list_checkpoints(options.checkpoint_dir, world=options.ranks),
-                generation=self._supervisor.state.generation,
-            )
+        assert self._supervisor.state is not None, "the loop asked"
+        generation = self._supervisor.state.generation
+        found += self._supervisor.checkpointing.candidates(generation=generation)
+        if not found and self._supervisor.is_before_first_state:
+            return (INITIAL,)
         return found
 
     def _assign(self, action: messages.Assign) -> None:
@@ -100,6 +100,9 @@ class Effects:
         supervisor.serving = action.workers
         supervisor.spares = [name for name in supervisor.spares if name not in action.workers]
         supervisor.raised.clear()
+        supervisor.leavers.begin_generation()
+        is_first = action.plan.tier is messages.Tier.INITIAL
+        supervisor.beginning.generation = action.generation if is_first else None
         supervisor.finished.clear()
         supervisor.watch.begin_generation(action.generation, next_step=action.plan.target_step + 1)
         workers = {str(rank): name for rank, name in enumerate(action.workers)}
@@ -134,7 +137,7 @@ class Effects:
                     generation=action.generation,
                     rank=rank,
                     world=len(workers),
-                    plan=plan,
+                    plan=None if is_first else plan,
                     tolerance=supervisor.tolerance,
                     stripes=supervisor.stripe_count,
                 )

@@ -72,7 +72,11 @@ class Ending:
     def _refuse_uneven_data(self) -> None:
         """A rank without a further batch, while another is in a later step: no recovery can mend that."""
         supervisor = self._supervisor
-        first_rank, last_step = min(supervisor.finished.items(), key=lambda item: item[1])
+        left = supervisor.leavers.left
+        at_end = {r: step for r, step in supervisor.finished.items() if r not in left}
+        if not at_end:
+            return
+        first_rank, last_step = min(at_end.items(), key=lambda item: item[1])
         for rank, name in enumerate(supervisor.serving):
             step = supervisor.workers[name].slot.view().step
             if supervisor.last_step is None and step > last_step:

@@ -87,6 +87,24 @@ def _record_gone(supervisor: Supervisor, worker: WorkerProcess, code: int) -> No
     supervisor.recorder.record("inventory", body=body)
 
 
+def hear_script_error(supervisor: Supervisor, worker: WorkerProcess, text: str) -> None:
+    """A script raised before lastgood.start: said once, since every worker runs the same one.
+
+    In a run that goes on it is a spare that did not come up; it ends by itself, and the run does not.
+    """
+    if text in supervisor.script_errors:
+        return
+    supervisor.script_errors.add(text)
+    supervisor.recorder.record(
+        "annotation",
+        body={
+            "text": "the script failed before lastgood.start",
+            "worker": worker.name,
+            "error": text,
+        },
+    )
+
+
 def _ended_before_start(supervisor: Supervisor, worker: WorkerProcess, code: int) -> int:
     """Nothing was trained yet: this is the script's own end, not a fault to recover from."""
     _record_gone(supervisor, worker, code)

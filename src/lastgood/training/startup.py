@@ -13,8 +13,8 @@ from lastgood.base.errors import RecoveryError
 from lastgood.base.units import format_duration
 from lastgood.recovery.messages import ReplayOutcome, VerifyMode
 from lastgood.training import control
+from lastgood.training.handover import HandOver
 from lastgood.training.interrupted import closing_entry
-from lastgood.training.processes import describe_exit
 from lastgood.training.sources import Source, find_sources
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Startup:
     def __init__(self, supervisor: Supervisor) -> None:
         """Assign at once."""
         self._supervisor = supervisor
+        self._hand_over = HandOver(supervisor)
         self._generation = supervisor.resumption.last_attempt
         """Attempts are counted on over the starts of a run."""
         options, sign = supervisor.options, supervisor.resumption.sign
@@ -150,16 +151,8 @@ class Startup:
     def advance(self) -> bool:
         """Move on if the ranks allow it; True when the run may begin."""
         supervisor = self._supervisor
-        for name in supervisor.serving:
-            code = supervisor.workers[name].exit_code
-            if code is not None:
-                raise RecoveryError(
-                    "a rank ended before the first step",
-                    where=name,
-                    found=describe_exit(code),
-                    needs="all ranks up to the first step",
-                    next="look at its output above (or use --log-dir)",
-                )
+        if self._hand_over.is_done(self._generation, is_leaving=self._is_leaving):
+            return True
         self._refuse_to_wait_for_ever()
         world = len(supervisor.serving)
         if self._source is None:
@@ -192,19 +185,8 @@ class Startup:
         return False
 
     def _refuse_to_wait_for_ever(self) -> None:
-        """No loop watches yet: an exception, or ranks that do not get there in time, end the run here."""
+        """No loop watches yet: ranks that do not get there in time end the run here."""
         supervisor = self._supervisor
-        # A peer's death shows as a group error on the others, so the user's own exception is the one to name.
-        raised = sorted(supervisor.raised.items(), key=lambda item: item[1].is_group_error)
-        if raised and not self._is_leaving:
-            rank, error = raised[0]
-            raise RecoveryError(
-                "a rank raised before the first new step",
-                where=f"rank {rank}",
-                found=f"{error.type_name}: {error.message}",
-                needs="all ranks up to the first step",
-                next="look at its output above (or use --log-dir)",
-            )
         if supervisor.now_us() - self._began_us > supervisor.options.launch_limit_us:
             raise RecoveryError(
                 "the ranks did not reach the first new step",

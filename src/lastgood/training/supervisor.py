@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_BAD_INPUT, BadInput, LastgoodError, Refused
 from lastgood.recovery import loop, messages
-from lastgood.recovery.messages import ReplayOutcome
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import Raised, Symptom, Verdict
 from lastgood.training import control
@@ -23,8 +22,9 @@ from lastgood.training.beginning import Beginning
 from lastgood.training.checkpointing import Checkpointing
 from lastgood.training.effects import Effects
 from lastgood.training.ending import Ending
+from lastgood.training.hearing import observation_of
 from lastgood.training.interrupted import Resumption
-from lastgood.training.launch import launch_workers
+from lastgood.training.launch import hear_script_error, launch_workers
 from lastgood.training.leaving import Leavers
 from lastgood.training.life import LifePage
 from lastgood.training.processes import WorkerProcess, describe_exit
@@ -83,6 +83,8 @@ class Supervisor:
         self.finished: dict[int, int] = {}
         """Rank -> the step after which it had no further batch, or left its loop."""
         self.leavers = Leavers()
+        self.script_errors: set[str] = set()
+        """What scripts raised before lastgood.start."""
         self.beginning = Beginning(self)
         self.refusal: control.ScriptRefused | None = None
         self.state: loop.LoopState | None = None
@@ -213,7 +215,26 @@ class Supervisor:
 
     def begin_loop(self, *, generation: int, step: int) -> None:
         """The first generation runs: from here on the loop decides."""
-        state = loop.initial_state(
+        state = self._first_state()
+        # A run that was taken up has slots of newer states that nobody had assessed: they count as abandoned.
+        trust = state.trust.resumed(generation=generation, step=step, at_us=self.now_us())
+        self.state = replace(state, generation=generation, trust=trust if step else state.trust)
+        self.begin_generation(generation, step=step)
+        self.tell_loop(messages.Progress(step, generation))
+        self._tell_spares()
+
+    def take_over_start(self, generation: int) -> None:
+        """A start failed before there was a state: the loop begins with nothing published."""
+        self.state = replace(self._first_state(), generation=generation)
+        self._tell_spares()
+
+    @property
+    def is_before_first_state(self) -> bool:
+        """True while no state of this run was published by all ranks, as far as the loop knows."""
+        return self.state is not None and self.state.published_step < 0
+
+    def _first_state(self) -> loop.LoopState:
+        return loop.initial_state(
             self.options.ranks,
             self.contract,
             self.serving,
@@ -222,11 +243,8 @@ class Supervisor:
             host=os.uname().nodename,
             now_us=self.now_us(),
         )
-        # A run that was taken up has slots of newer states that nobody had assessed: they count as abandoned.
-        trust = state.trust.resumed(generation=generation, step=step, at_us=self.now_us())
-        self.state = replace(state, generation=generation, trust=trust if step else state.trust)
-        self.begin_generation(generation, step=step)
-        self.tell_loop(messages.Progress(step, generation))
+
+    def _tell_spares(self) -> None:
         for name in list(self.spares):
             self.tell_loop(messages.SpareReady(name))
 
@@ -279,7 +297,10 @@ class Supervisor:
             case control.NoiseMeasured():
                 self._hear_noise(message)
             case control.ScriptRefused():
-                self.refusal = self.refusal or message
+                if self.state is None or worker.name in self.serving:
+                    self.refusal = self.refusal or message
+                else:
+                    hear_script_error(self, worker, message.text)
             case control.SectionChanged():
                 kind = "section.begin" if message.is_open else "section.end"
                 self.recorder.record(
@@ -289,13 +310,16 @@ class Supervisor:
                     body={"name": message.name, "state": message.state},
                 )
             case control.ScriptFailed():
-                hear_script_error(self, worker, message)
+                hear_script_error(self, worker, message.text)
             case control.Finished():
                 self._hear_finished(worker, message)
             case control.StepRaised():
                 self._hear_exception(worker, message)
             case control.Parked() | control.StateRestored() | control.StepReplayed():
-                self._hear_recovery(worker, message)
+                if self._startup is not None:
+                    self._startup.hear(message)
+                else:
+                    self.tell_loop(observation_of(worker, message))
 
     def _hear_finished(self, worker: WorkerProcess, message: control.Finished) -> None:
         if message.generation != self.recorder.attempt or worker.name not in self.serving:
@@ -304,34 +328,6 @@ class Supervisor:
         self.finished[rank] = message.step
         if message.is_early:
             self.leavers.leave(rank, exit_code=message.exit_code, now_us=self.now_us())
-
-    def _hear_recovery(self, worker: WorkerProcess, message: object) -> None:
-        if self._startup is not None:
-            self._startup.hear(message)
-            return
-        match message:
-            case control.Parked():
-                self.tell_loop(messages.WorkerParked(worker.name, message.generation))
-            case control.StateRestored():
-                self.tell_loop(
-                    messages.Restored(
-                        rank=message.rank,
-                        generation=message.generation,
-                        is_intact=message.is_intact,
-                        bad_step=message.bad_step,
-                        detail=message.detail,
-                    )
-                )
-            case control.StepReplayed():
-                self.tell_loop(
-                    messages.Replayed(
-                        rank=message.rank,
-                        generation=message.generation,
-                        step=message.step,
-                        outcome=ReplayOutcome(message.outcome),
-                        detail=message.detail,
-                    )
-                )
 
     def _hear_noise(self, message: control.NoiseMeasured) -> None:
         """One step was run twice at the start: from now on it is known whether replays must be bit-equal."""
@@ -428,21 +424,15 @@ class Supervisor:
         self._next_liveness_us = now_us + LIVENESS_EVERY_US
         if not self._effects.is_generation_up:
             return
-        self._hear_last_words()
+        self.hear_last_words()
         workers = [self.workers[name] for name in self.serving]
-        left = self.leavers.look(
-            self.watch.read(workers, self.raised),
-            workers,
-            now_us=now_us,
-            patience_us=2 * self.options.limits.step_floor_us,
-        )
-        if left is None and any(self.leavers.is_ending(rank) for rank in range(len(workers))):
-            return
-        verdict = left or self.watch.assess_liveness(workers, self.raised, now_us=now_us)
-        if verdict.verdict is not Verdict.OK:
+        verdict = self.leavers.look(self, workers, now_us=now_us)
+        if verdict is None and not self.leavers.has_ending:
+            verdict = self.watch.assess_liveness(workers, self.raised, now_us=now_us)
+        if verdict is not None and verdict.verdict is not Verdict.OK:
             self.tell_loop(messages.Assessed(verdict))
 
-    def _hear_last_words(self) -> None:
+    def hear_last_words(self) -> None:
         """Take in what a rank said right before it ended: its error says more than its exit code."""
         for name in self.serving:
             worker = self.workers[name]

@@ -5,14 +5,29 @@ from types import SimpleNamespace
 import pytest
 
 from lastgood.base.errors import RecoveryError, Refused
-from lastgood.signals.reading import Raised
+from lastgood.signals.reading import Assessment, Question, Raised, Symptom, Verdict
 from lastgood.training import control
 from lastgood.training.catalogue import seal_header
 from lastgood.training.checkpoints import seal_mark
+from lastgood.training.handover import SETTLE_US
 from lastgood.training.interrupted import Resumption
 from lastgood.training.life import LastSign
 from lastgood.training.rundir import RunDir
 from lastgood.training.startup import Startup
+
+OK = Assessment(question=Question.LIVENESS, verdict=Verdict.OK)
+
+
+class Watch:
+    """The detector, which sees what the test wants it to see."""
+
+    verdict = OK
+
+    def begin_generation(self, generation, *, next_step):
+        pass
+
+    def assess_liveness(self, workers, raised, *, now_us):
+        return self.verdict
 
 
 class Supervisor:
@@ -37,6 +52,13 @@ class Supervisor:
             )
             for name in self.serving
         }
+
+        self.watch = Watch()
+        self.taken_over, self.told = [], []
+        self.take_over_start, self.tell_loop = self.taken_over.append, self.told.append
+
+    def hear_last_words(self):
+        pass
 
     def record(self, kind, **fields):
         self.events.append((kind, fields))
@@ -265,7 +287,7 @@ def test_a_snapshot_whose_predecessor_is_broken_is_verified_by_running_its_next_
     park_all(startup, 5)
     startup.advance()
     plans = [m.plan for m in supervisor.sent_of(control.Assignment)][4:]
-    assert {(5, 6)} == {(p.restore_step, p.target_step) for p in plans}, "7 is known to be broken"
+    assert {(6, 6)} == {(p.restore_step, p.target_step) for p in plans}, "7 is known to be broken"
 
 
 def test_the_noise_that_an_earlier_start_measured_goes_on_to_hold(tmp_path):
@@ -282,14 +304,53 @@ def raised(*, is_group_error, type_name):
     )
 
 
-def test_an_exception_before_the_first_step_ends_the_run_and_names_the_rank_that_began_it(tmp_path):
-    checkpoint(tmp_path, 10)
+def verdict(symptom, *culprits, key=""):
+    return Assessment(
+        question=Question.LIVENESS,
+        verdict=Verdict.FAILED,
+        symptom=symptom,
+        culprits=culprits,
+        key=key,
+    )
+
+
+@pytest.mark.parametrize("symptom", [Symptom.PROCESS_EXIT, Symptom.HANG])
+def test_a_rank_that_dies_or_hangs_before_the_first_step_is_left_to_the_loop(tmp_path, symptom):
     supervisor = Supervisor(tmp_path)
     startup = Startup(supervisor)
-    supervisor.raised[0] = raised(is_group_error=True, type_name="DistNetworkError")
+    assert not startup.advance()
+    supervisor.watch.verdict = verdict(symptom, 1)
+    supervisor.time_us = 50_000
+    assert startup.advance()
+    assert supervisor.taken_over == [1]
+    (told,) = supervisor.told
+    assert (told.assessment.symptom, told.assessment.culprits) == (symptom, (1,))
+
+
+def test_an_error_of_one_rank_waits_for_the_others_and_is_then_left_to_the_loop(tmp_path):
+    supervisor = Supervisor(tmp_path)
+    startup = Startup(supervisor)
     supervisor.raised[1] = raised(is_group_error=False, type_name="KeyError")
-    with pytest.raises(RecoveryError, match=r"rank 1: .*KeyError: bad batch"):
+    supervisor.watch.verdict = verdict(Symptom.EXCEPTION, 1, key="KeyError")
+    supervisor.time_us = SETTLE_US - 1
+    assert not startup.advance()
+    supervisor.time_us = SETTLE_US
+    assert startup.advance()
+    assert supervisor.taken_over == [1]
+
+
+def test_an_error_that_every_rank_raises_before_the_first_step_ends_the_run_and_is_named(tmp_path):
+    supervisor = Supervisor(tmp_path)
+    startup = Startup(supervisor)
+    for rank in (0, 1):
+        supervisor.raised[rank] = raised(is_group_error=False, type_name="KeyError")
+    supervisor.watch.verdict = verdict(Symptom.EXCEPTION, 0, 1, key="KeyError")
+    with pytest.raises(
+        RecoveryError,
+        match=r"every rank raised the same error .*KeyError: bad batch.*not of a host",
+    ):
         startup.advance()
+    assert supervisor.taken_over == []
 
 
 def test_an_exception_while_ranks_leave_a_generation_is_only_its_echo(tmp_path):
@@ -300,7 +361,10 @@ def test_an_exception_while_ranks_leave_a_generation_is_only_its_echo(tmp_path):
     startup.hear(restored(1, 0, intact=False))
     startup.advance()
     supervisor.raised[1] = raised(is_group_error=True, type_name="DistNetworkError")
+    supervisor.watch.verdict = verdict(Symptom.EXCEPTION, 1, key="DistNetworkError")
     startup.advance()
+    assert supervisor.taken_over == []
+    supervisor.watch.verdict = OK
     park_all(startup, 1)
     startup.advance()
     assert supervisor.raised == {}
@@ -313,12 +377,4 @@ def test_ranks_that_never_get_there_end_the_run_after_the_launch_limit(tmp_path)
     assert not startup.advance()
     supervisor.time_us += 1
     with pytest.raises(RecoveryError, match="did not reach the first new step"):
-        startup.advance()
-
-
-def test_a_rank_that_ends_before_the_first_step_is_named(tmp_path):
-    supervisor = Supervisor(tmp_path)
-    startup = Startup(supervisor)
-    supervisor.workers["w1"].exit_code = -9
-    with pytest.raises(RecoveryError, match=r"w1.*SIGKILL"):
         startup.advance()

@@ -48,8 +48,8 @@ class Link:
         self.stop_after: int | None = None
         self.has_left_loop = False
         """True once the script's training loop came to its end by itself."""
-        self.on_script_end: Callable[[], None] | None = None
-        """Set by the run, so that a loop left early still ends in order."""
+        self.on_script_end: Callable[[int], None] | None = None
+        """Set by the run and called with the exit code, so that a loop left early still ends in order."""
 
     def listen(self) -> None:
         """Start the control thread."""

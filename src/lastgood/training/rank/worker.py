@@ -23,11 +23,14 @@ from lastgood.training import control
 from lastgood.training.control import Channel
 from lastgood.training.rank import environment
 from lastgood.training.rank.golden import golden_digest
+from lastgood.training.rank.group import is_group_error
 from lastgood.training.rank.link import Link
 from lastgood.training.rundir import RunDir
 from lastgood.training.slot import ControlPage, StatusSlot
 from lastgood.training.stacks import STACK_SIGNAL, path_by_signal
 
+EXIT_ERROR = 1
+"""Python's own code for an error that nobody caught."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
 _PTRACER_ANY = ctypes.c_ulong(-1)
@@ -64,11 +67,14 @@ def main() -> None:
         link.channel.send(control.ScriptRefused(text=text, exit_code=error.exit_code))
         _leave(error.exit_code)
     except SystemExit as end:
-        # A script may end with a code of its own once its loop is over; before that this is an early exit.
-        _end_run(link, is_failure=end.code not in (None, 0))
+        # Alone this is a fault, together it is the script's own end: the supervisor knows what the others do.
+        _end_run(link, exit_code=_code_of(end))
         raise
+    except Exception as error:  # noqa: BLE001 - whatever the script did not catch
+        _say_error(link, script, error)
+        _leave(EXIT_ERROR)
     else:
-        _end_run(link, is_failure=False)
+        _end_run(link, exit_code=0)
     finally:
         link.group.leave()  # gloo's threads would abort the interpreter on its way out
 
@@ -79,10 +85,43 @@ def _line_of(script: str, error: BaseException) -> str:
     return f"{Path(script).name}:{places[-1].lineno}" if places else ""
 
 
-def _end_run(link: Link, *, is_failure: bool) -> None:
-    """Say that this rank is done, so that it is not taken for a fault."""
-    if link.on_script_end is not None and (link.has_left_loop or not is_failure):
-        link.on_script_end()
+def _code_of(end: SystemExit) -> int:
+    """The exit code of `sys.exit(...)`, as Python itself takes it."""
+    if end.code is None:
+        return 0
+    return end.code if isinstance(end.code, int) else EXIT_ERROR
+
+
+def _end_run(link: Link, *, exit_code: int) -> None:
+    """Say that this rank is done, and wait until all of them are; alone, nobody lets it go."""
+    if link.on_script_end is not None:
+        link.on_script_end(exit_code)
+
+
+def _say_error(link: Link, script: str, error: Exception) -> None:
+    """Tell the supervisor what the script did not catch: it says it once, however many ranks raise it."""
+    view = link.slot.view()
+    if link.on_script_end is None and view.generation == 0:
+        link.channel.send(control.ScriptFailed(text=_own_trace(script, error)))
+        return
+    link.channel.send(
+        control.StepRaised(
+            generation=view.generation,
+            step=view.step,
+            type_name=type(error).__name__,
+            message=str(error)[:2000],
+            is_group_error=is_group_error(error),
+            trace=_own_trace(script, error)[-8000:],
+        )
+    )
+
+
+def _own_trace(script: str, error: BaseException) -> str:
+    """The trace from the script's own first frame on: what stands before it is this package and `runpy`."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != script:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
 
 
 def _let_supervisor_in() -> None:
