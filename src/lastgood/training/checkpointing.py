@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from lastgood.recovery.policy import LoopPhase
 from lastgood.training.catalogue import slot_candidates
-from lastgood.training.checkpoints import CheckpointKeeper
+from lastgood.training.checkpoints import CheckpointKeeper, checkpoint_candidates
 from lastgood.training.slot import NOTHING_PINNED
 
 if TYPE_CHECKING:
+    from lastgood.recovery.messages import Candidate
     from lastgood.training.supervisor import Supervisor
 
 
@@ -29,6 +30,7 @@ class Checkpointing:
                 kept=options.checkpoints_kept,
             )
         self._due_us: int | None = None
+        self._told: str | None = None
         self._last_step = 0
         self._has_failed_last = False
 
@@ -54,14 +56,21 @@ class Checkpointing:
                 },
             )
         assert supervisor.state is not None
-        if (
-            now_us >= self._due_us
-            and not keeper.is_busy
-            and keeper.is_ready()
-            and supervisor.state.phase is LoopPhase.RUNNING
-        ):
-            self._due_us = now_us + supervisor.options.checkpoint_every_us
+        if now_us < self._due_us or keeper.is_busy:
+            return
+        if not keeper.is_ready():
+            self._tell_not_ready(keeper)
+        elif supervisor.state.phase is LoopPhase.RUNNING:
+            self._due_us, self._told = now_us + supervisor.options.checkpoint_every_us, None
             self._request(keeper)
+
+    def _tell_not_ready(self, keeper: CheckpointKeeper) -> None:
+        """A checkpoint is due and nobody is there to write it: say why, once for each reason."""
+        reason = keeper.helper.why_not_ready()
+        if reason is not None and reason != self._told:
+            self._told = reason
+            body = {"step": self._supervisor.page.assessed_step, "reason": reason}
+            self._supervisor.recorder.record("checkpoint.fail", body=body)
 
     def _request(self, keeper: CheckpointKeeper) -> None:
         """Pin the newest assessed state that all ranks hold and have it copied."""
@@ -76,7 +85,9 @@ class Checkpointing:
             return
         step = self._last_step = found[0].step
         supervisor.page.pinned_step = step
-        path = keeper.request(step, published_us=found[0].published_us)
+        path = keeper.request(
+            step, published_us=found[0].published_us, tolerance=supervisor.tolerance
+        )
         supervisor.recorder.record("checkpoint.begin", body={"step": step, "path": path.name})
 
     def _hear(self, keeper: CheckpointKeeper) -> None:
@@ -117,7 +128,12 @@ class Checkpointing:
         """Set aside the checkpoints of states newer than the one that the run went back to."""
         if self._keeper is None:
             return
-        for checkpoint in self._keeper.abandon_behind(step):
+        for checkpoint, problem in self._keeper.abandon_behind(step):
+            reason = (
+                f"the run went back to state {step}, so this one belongs to an abandoned history"
+            )
+            if problem:
+                reason += f"; it could not be renamed ({problem}): delete it before a later start"
             self._supervisor.recorder.record(
                 "state.trust",
                 body={
@@ -125,9 +141,15 @@ class Checkpointing:
                     "tier": "checkpoint",
                     "state": "tainted",
                     "locator": checkpoint.path.name,
-                    "reason": f"the run went back to state {step}, so this one belongs to an abandoned history",
+                    "reason": reason,
                 },
             )
+
+    def candidates(self, *, generation: int) -> tuple[Candidate, ...]:
+        """Return the checkpoints that a recovery may try."""
+        if self._keeper is None:
+            return ()
+        return checkpoint_candidates(self._keeper.usable(), generation=generation)
 
     def close(self) -> None:
         """End the helper."""

@@ -7,20 +7,21 @@ save is an event, never a reason to stop.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import zlib
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lastgood.base.clock import SystemClock, boot_id
+from lastgood.base.clock import boot_id
+from lastgood.base.errors import BadInput, Refused
 from lastgood.recovery.messages import Candidate, Tier
+from lastgood.training.checkpoint_helper import CheckpointHelper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"step-(\d{9})")
 MARK = "lastgood.json"
-COPY_US_MAX = 60_000_000
-"""Longest time in which a snapshot is pinned: the ranks wait for it once they have come round to its slot."""
-WRITE_US_MAX = 3_600_000_000
-"""Longest time for a checkpoint in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,40 +161,34 @@ class CheckpointKeeper:
     """Asks the helper for checkpoints, one at a time, and keeps the folder tidy."""
 
     def __init__(self, folder: Path, *, run: RunDir, world: int, kept: int) -> None:
-        """Nothing is started until the first checkpoint is due."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Nothing is started until the first checkpoint is due.
+
+        Raises:
+            Refused: another run that lives writes to this folder.
+            BadInput: the folder cannot be made.
+        """
         self.folder = folder
+        self._lock = _own(folder)
         self._run = run
         self._world = world
         self._kept = kept
-        self._helper: subprocess.Popen[bytes] | None = None
-        self._command = [sys.executable, "-m", "lastgood.training.rank.checkpoint"]
-        self._heard = b""
-        self._is_ready = False
+        self.helper = CheckpointHelper(
+            run, [sys.executable, "-m", "lastgood.training.rank.checkpoint"]
+        )
         self.pending_step: int | None = None
-        self._is_copying = False
         self._is_pending_abandoned = False
-        self._requested_us = 0
-        self._clock = SystemClock()
         self.unverified: dict[int, Checkpoint] = {}
         self.pinned: Path | None = None
         """The newest verified checkpoint: never deleted."""
+        if self._lock is not None:
+            for left in folder.glob("step-*.partial"):
+                shutil.rmtree(left, ignore_errors=True)
+        self._tainted: set[Path] = set()
+        """Checkpoints of an abandoned history that could not be renamed."""
 
     def start(self) -> None:
         """Start the helper, whose imports take seconds, before it is needed."""
-        if self._helper is not None and self._helper.poll() is None:
-            return
-        self.close()  # a dead one leaves its pipes behind
-        self._heard, self._is_ready = b"", False
-        self._helper = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
-        assert self._helper.stdout is not None
-        os.set_blocking(self._helper.stdout.fileno(), False)
+        self.helper.start()
 
     @property
     def is_busy(self) -> bool:
@@ -205,76 +196,51 @@ class CheckpointKeeper:
         return self.pending_step is not None
 
     def is_ready(self) -> bool:
-        """True once the helper has imported what it needs: no snapshot is pinned for one that still does."""
-        self.start()
-        if not self._is_ready:
-            self._is_ready = any(answer["kind"] == "ready" for answer in self._heard_answers())
-        return self._is_ready
+        """True once the helper can be asked."""
+        return self.helper.is_ready()
 
-    def _heard_answers(self) -> list[dict[str, Any]]:
-        """What the helper has said since the last time, half lines kept for the next."""
-        assert self._helper is not None
-        assert self._helper.stdout is not None
-        with suppress(BlockingIOError):
-            self._heard += os.read(self._helper.stdout.fileno(), 65536)
-        *lines, self._heard = self._heard.split(b"\n")
-        return [answer for line in lines if (answer := _answer_of(line)) is not None]
-
-    def request(self, step: int, *, published_us: int | None = None) -> Path:
+    def request(
+        self, step: int, *, published_us: int | None = None, tolerance: str | None = None
+    ) -> Path:
         """Ask for a checkpoint of a published state; the caller has pinned its snapshots."""
-        self.start()
-        assert self._helper is not None
-        assert self._helper.stdin is not None
         path = self.folder / f"step-{step:09d}"
-        self.pending_step = step
-        self._is_copying, self._is_pending_abandoned = True, False
-        self._requested_us = self._clock.monotonic_us()
+        self.pending_step, self._is_pending_abandoned = step, False
         request = {
             "run_dir": str(self._run.root),
             "world": self._world,
             "step": step,
             "path": str(path),
             "published_us": published_us,
+            "tolerance": tolerance,
         }
-        with suppress(OSError):  # the helper died: `answers` reports it
-            self._helper.stdin.write(json.dumps(request).encode() + b"\n")
+        size_bytes = sum(_size_of(self._run.snapshot(rank, step)) for rank in range(self._world))
+        self.helper.ask(request, partial=partial_of(path), size_bytes=size_bytes)
         return path
 
     def answers(self) -> Iterator[dict[str, Any]]:
         """Yield what the helper said since; a dead helper counts as a failed checkpoint."""
-        if self._helper is None or self.pending_step is None:
-            return
-        for answer in self._heard_answers():
-            if answer["step"] != self.pending_step:
-                continue
-            if answer["kind"] == "copied":
-                self._is_copying = False
+        for answer in self.helper.answers():
+            found = answer
+            path = self.folder / f"step-{answer['step']:09d}"
             if answer["kind"] == "written" and self._is_pending_abandoned:
-                shutil.rmtree(self.folder / f"step-{answer['step']:09d}", ignore_errors=True)
+                shutil.rmtree(path, ignore_errors=True)
                 reason = "the run went back behind this state while it was written"
-                answer |= {"kind": "failed", "reason": reason}
-            if answer["kind"] in {"written", "failed"}:
+                found = answer | {"kind": "failed", "reason": reason}
+            if found["kind"] in {"written", "failed"}:
                 self.pending_step = None
-            if answer["kind"] == "written":
-                path = self.folder / f"step-{answer['step']:09d}"
-                self.unverified[answer["step"]] = Checkpoint(
-                    answer["step"], path, answer["digest"], answer["bytes"]
+            if found["kind"] == "failed":
+                shutil.rmtree(partial_of(path), ignore_errors=True)
+            if found["kind"] == "written":
+                self._tainted.discard(path)
+                self.unverified[found["step"]] = Checkpoint(
+                    found["step"], path, found["digest"], found["bytes"]
                 )
-            yield answer
-        if self.pending_step is None:
-            return
-        limit_us = COPY_US_MAX if self._is_copying else WRITE_US_MAX
-        if self._clock.monotonic_us() - self._requested_us > limit_us:
-            self._helper.kill()  # a later look finds it dead
-        if self._helper.poll() is not None:
-            step, self.pending_step = self.pending_step, None
-            # Half a line of the dead must not be the start of its successor's first.
-            self._heard = b""
-            yield {
-                "kind": "failed",
-                "step": step,
-                "reason": f"the helper ended with code {self._helper.returncode}",
-            }
+            yield found
+
+    def usable(self) -> tuple[Checkpoint, ...]:
+        """Return the checkpoints of the present history, newest first."""
+        found = list_checkpoints(self.folder, world=self._world)
+        return tuple(c for c in found if c.path not in self._tainted)
 
     def verified_up_to(self, assessed_step: int) -> list[Checkpoint]:
         """Return the checkpoints whose next step has been assessed as ok; the newest of them is pinned."""
@@ -286,13 +252,21 @@ class CheckpointKeeper:
             self._prune()
         return ready
 
-    def abandon_behind(self, step: int) -> list[Checkpoint]:
+    def abandon_behind(self, step: int) -> list[Abandoned]:
         """Rename the checkpoints newer than `step`, so that none is restored; their bytes stay for a person to see."""
-        abandoned = [c for c in list_checkpoints(self.folder, world=self._world) if c.step > step]
-        for checkpoint in abandoned:
+        abandoned = []
+        for checkpoint in self.usable():
+            if checkpoint.step <= step:
+                continue
             aside = checkpoint.path.with_name(checkpoint.path.name + ".abandoned")
             shutil.rmtree(aside, ignore_errors=True)
-            checkpoint.path.rename(aside)
+            problem = ""
+            try:
+                checkpoint.path.rename(aside)
+            except OSError as error:
+                problem = error.strerror or str(error)
+                self._tainted.add(checkpoint.path)
+            abandoned.append(Abandoned(checkpoint, problem))
             self.unverified.pop(checkpoint.step, None)
             if self.pinned == checkpoint.path:
                 self.pinned = None
@@ -301,24 +275,64 @@ class CheckpointKeeper:
         return abandoned
 
     def _prune(self) -> None:
-        for checkpoint in list_checkpoints(self.folder, world=self._world)[self._kept :]:
+        for checkpoint in self.usable()[self._kept :]:
             if checkpoint.path != self.pinned and checkpoint.step not in self.unverified:
                 shutil.rmtree(checkpoint.path, ignore_errors=True)
 
     def close(self) -> None:
-        """End the helper."""
-        if self._helper is not None:
-            self._helper.kill()
-            self._helper.wait()
-            for stream in (self._helper.stdin, self._helper.stdout):
-                if stream is not None:
-                    stream.close()
+        """End the helper and let others use the folder."""
+        self.helper.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
-def _answer_of(line: bytes) -> dict[str, Any] | None:
-    """An answer of the helper; None for anything else that a library wrote to its standard output."""
+class Abandoned(NamedTuple):
+    """A checkpoint of a history that the run left, and why it could not be set aside (empty: it was)."""
+
+    checkpoint: Checkpoint
+    problem: str
+
+
+def partial_of(path: Path) -> Path:
+    """Where a checkpoint is written before it is given its name."""
+    return path.with_name(path.name + ".partial")
+
+
+def _size_of(path: Path) -> int:
     try:
-        answer = json.loads(line)
-    except ValueError:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _own(folder: Path) -> int | None:
+    """Lock a folder for as long as this run lives: two runs would delete each other's checkpoints.
+
+    None where the file system knows no locks; then nobody is kept out.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise BadInput(
+            "the folder of checkpoints cannot be used",
+            where=str(folder),
+            found=error.strerror or str(error),
+            needs="a folder that exists or can be made",
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Refused(
+            "another run writes its checkpoints there",
+            where=str(folder),
+            found="a folder whose owner is alive",
+            needs="one folder for each run",
+            next="name another --checkpoint-dir, or end that run",
+        ) from None
+    except OSError:
+        os.close(descriptor)
         return None
-    return answer if isinstance(answer, dict) and {"kind", "step"} <= answer.keys() else None
+    return descriptor

@@ -13,7 +13,6 @@ from lastgood.signals.reading import ProcessState
 from lastgood.training import control
 from lastgood.training.beginning import INITIAL
 from lastgood.training.catalogue import slot_candidates
-from lastgood.training.checkpoints import checkpoint_candidates, list_checkpoints
 from lastgood.training.kernel import sample_process
 from lastgood.training.launch import golden_majority, refuse_worker, start_worker
 from lastgood.training.notify import notify
@@ -100,10 +99,10 @@ class Effects:
         supervisor.serving = action.workers
         supervisor.spares = [name for name in supervisor.spares if name not in action.workers]
         supervisor.raised.clear()
+        supervisor.finished.clear()
         supervisor.leavers.begin_generation()
         is_first = action.plan.tier is messages.Tier.INITIAL
         supervisor.beginning.generation = action.generation if is_first else None
-        supervisor.finished.clear()
         supervisor.watch.begin_generation(action.generation, next_step=action.plan.target_step + 1)
         workers = {str(rank): name for rank, name in enumerate(action.workers)}
         recorder.record(

@@ -19,7 +19,7 @@ from lastgood.base.errors import Refused
 from lastgood.base.units import format_duration
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import time_of
-from lastgood.training.leftovers import Leftover, end_leftovers
+from lastgood.training.leftovers import Leftover, end_leftovers, sessions_of
 from lastgood.training.life import LastSign, Tail, read_life
 from lastgood.training.rundir import RunDir, default_root, is_left_behind
 
@@ -116,7 +116,7 @@ def claim_folder(options: RunOptions, identity: Mapping[str, Any]) -> Claim:
     root = options.root or default_root(options.run_id)
     sign, ended, run_dir = None, (), None
     if is_left_behind(root):
-        ended = tuple(end_leftovers(root))
+        ended = tuple(end_leftovers(root, sessions=sessions_of(RunDir(root))))
         sign = _usable_sign(RunDir(root), identity)
         if sign is not None:
             run_dir = RunDir.reopen(root, ranks=options.ranks)

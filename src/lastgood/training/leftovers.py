@@ -2,6 +2,7 @@
 
 A worker and everything that it starts carry the run's folder in their environment, and a worker leads a session of its
 own, in which its loader workers stay. A process that left the session on purpose (a logging daemon) is left alone.
+The run's folder lists the sessions, so that the next start finds those of a supervisor that was killed.
 Processes are held by a descriptor while they are judged, so a number that the kernel gave away again is never hit.
 """
 
@@ -11,14 +12,18 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lastgood.training.rundir import RunDir
 
 _WAIT_US = 5_000_000
 """Longest wait for killed processes; one that the kernel holds longer will not run again either."""
 _POLL_US = 5_000
-_RANK_MODULE = b"lastgood.training.rank."
 
 
 class Leftover(NamedTuple):
@@ -30,23 +35,37 @@ class Leftover(NamedTuple):
     command: str
 
 
-def find_leftovers(root: Path, *, session: int | None = None) -> list[Leftover]:
-    """Return the processes of a run's folder, of one worker's session only where `session` is given.
+def note_session(run: RunDir, pid: int) -> None:
+    """Remember that this process leads a session of the run."""
+    with suppress(OSError), run.sessions.open("a", encoding="ascii") as out:
+        out.write(f"{pid}\n")
+
+
+def sessions_of(run: RunDir) -> frozenset[int]:
+    """Return every session that the run has had since its folder was made."""
+    try:
+        lines = run.sessions.read_text(encoding="ascii", errors="replace").split()
+    except OSError:
+        return frozenset()
+    return frozenset(int(line) for line in lines if line.isdigit())
+
+
+def find_leftovers(root: Path, *, sessions: Collection[int]) -> list[Leftover]:
+    """Return the processes of a run's folder that live in one of these sessions.
 
     Assumes: whoever asks owns the run, or has found its owner dead.
     """
-    mark = f"LASTGOOD_RUN_DIR={root}".encode()
     found = []
     for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        entry = _read(int(name), mark)
-        if entry is None:
-            continue
-        leader = _session_of(int(name))
-        if leader == session if session is not None else _is_of_a_worker(leader, mark):
-            found.append(entry)
+        if name.isdigit() and _session_of(int(name)) in sessions:
+            entry = _read(int(name), _mark(root))
+            if entry is not None:
+                found.append(entry)
     return found
+
+
+def _mark(root: Path) -> bytes:
+    return f"LASTGOOD_RUN_DIR={root}".encode()
 
 
 def _read(pid: int, mark: bytes) -> Leftover | None:
@@ -68,27 +87,17 @@ def _session_of(pid: int) -> int:
     return 0
 
 
-def _is_of_a_worker(leader: int, mark: bytes) -> bool:
-    """True when a session was led by a worker: its leader is one, or is gone (nobody else would own the rest)."""
-    try:
-        variables = Path(f"/proc/{leader}/environ").read_bytes().split(b"\0")
-        command = Path(f"/proc/{leader}/cmdline").read_bytes()
-    except OSError:
-        return True
-    return not command or (mark in variables and _RANK_MODULE in command)
-
-
-def end_leftovers(root: Path, *, session: int | None = None, waits: bool = True) -> list[Leftover]:
+def end_leftovers(root: Path, *, sessions: Collection[int], waits: bool = True) -> list[Leftover]:
     """Kill those processes; returns which. With `waits` it comes back once they are gone, at the latest after 5 s."""
     ended = []
-    for entry in find_leftovers(root, session=session):
+    for entry in find_leftovers(root, sessions=sessions):
         try:
             descriptor = os.pidfd_open(entry.pid)
         except OSError:
             continue
         try:
             # Read again now that the number cannot change hands any more.
-            if _read(entry.pid, f"LASTGOOD_RUN_DIR={root}".encode()) is not None:
+            if _read(entry.pid, _mark(root)) is not None:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                 ended.append(entry)
         except OSError:

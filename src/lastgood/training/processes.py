@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lastgood.training.control import Channel, ToSupervisor
+from lastgood.training.leftovers import note_session
 from lastgood.training.slot import StatusSlot
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class WorkerProcess:
         )
         theirs.close()
         self.pid = self.process.pid
+        note_session(run, self.pid)
         if is_spare:
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, self.pid, SPARE_NICENESS)

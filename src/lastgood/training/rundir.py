@@ -3,6 +3,7 @@
 ```
 <folder>/run.json              what the run is, so that only the same run is taken up again
 <folder>/life                  when the supervisor last turned, and how far it was (see `life.py`)
+<folder>/sessions              the sessions of its processes, for whoever has to end them
 <folder>/state.json            who serves which rank now (rewritten atomically)
 <folder>/progress.bin          int64 array: newest published state of each rank
 <folder>/control               how far the supervisor's checks have come
@@ -81,6 +82,11 @@ class RunDir:
     def identity(self) -> Path:
         """What the run is."""
         return self.root / "run.json"
+
+    @property
+    def sessions(self) -> Path:
+        """Session of every worker and helper that was ever started, one a line."""
+        return self.root / "sessions"
 
     @property
     def life(self) -> Path:

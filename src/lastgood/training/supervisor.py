@@ -27,10 +27,11 @@ from lastgood.training.interrupted import Resumption
 from lastgood.training.launch import hear_script_error, launch_workers
 from lastgood.training.leaving import Leavers
 from lastgood.training.life import LifePage
+from lastgood.training.pauses import notice_pause
 from lastgood.training.processes import WorkerProcess, describe_exit
+from lastgood.training.shutdown import end_orphans, end_processes
 from lastgood.training.slot import ControlPage
 from lastgood.training.startup import Startup
-from lastgood.training.striping import stripe_count
 from lastgood.training.striping import stripe_count
 from lastgood.training.watch import Watch
 
@@ -82,9 +83,9 @@ class Supervisor:
         self.raised: dict[int, Raised] = {}
         self.finished: dict[int, int] = {}
         """Rank -> the step after which it had no further batch, or left its loop."""
-        self.leavers = Leavers()
         self.script_errors: set[str] = set()
         """What scripts raised before lastgood.start."""
+        self.leavers = Leavers()
         self.beginning = Beginning(self)
         self.refusal: control.ScriptRefused | None = None
         self.state: loop.LoopState | None = None
@@ -94,14 +95,15 @@ class Supervisor:
         if self.resumption.sign is not None and self.resumption.sign.tolerance is not None:
             self.tolerance = self.resumption.sign.tolerance.hex()
         self.started_count = 0
-        self._state_bytes = 0
+        self.has_turned = False
+        """True once the page of this process tells of a turn of its own."""
         self._state_bytes = 0
         self._startup: Startup | None = None
         self._is_broken = False
         """True once the supervisor itself failed: its snapshots are not to blame."""
         self._effects = Effects(self)
-        self._checkpointing = Checkpointing(self)
-        self.ending = Ending(self, self._checkpointing)
+        self.checkpointing = Checkpointing(self)
+        self.ending = Ending(self, self.checkpointing)
         self._on_turn = on_turn
         self.last_step: int | None = None
         """No step follows this one, once that is decided."""
@@ -142,12 +144,8 @@ class Supervisor:
 
     def _end(self) -> None:
         """End every process that this run started, and remove its live files."""
-        for worker in self.workers.values():
-            worker.kill()
-        for worker in self.workers.values():
-            worker.process.wait()
-            worker.close()
-        self._checkpointing.close()
+        self.checkpointing.close()
+        end_processes(self)
         self._effects.close()
         self.life.close()
         if self.keeps_live_files:
@@ -182,7 +180,7 @@ class Supervisor:
         self._talking = [sockets[end] for end in ready if end in sockets]
 
     def _serve(self) -> None:
-        self.life.turn(now_us=self.now_us(), wall_us=self.clock.wall_us())
+        notice_pause(self)
         self.wait_for_input()
         self.hear_workers()
         if self._startup is not None:
@@ -196,7 +194,7 @@ class Supervisor:
         self._reap()
         self._effects.poll()
         self.beginning.poll()
-        self._checkpointing.poll()
+        self.checkpointing.poll()
         self.tell_loop(messages.Tick())
         self.ending.advance()
         self.publish_state()
@@ -258,13 +256,7 @@ class Supervisor:
 
     def abandon_checkpoints(self, step: int) -> None:
         """The run goes on from `step`: checkpoints of newer states belong to a history that is done again."""
-        self._checkpointing.abandon_behind(step)
-
-    @property
-    def stripe_count(self) -> int:
-        """In how many stripes the ranks keep their snapshots."""
-        options = self.options
-        return stripe_count(options.snapshots, ranks=options.ranks, state_bytes=self._state_bytes)
+        self.checkpointing.abandon_behind(step)
 
     @property
     def stripe_count(self) -> int:
@@ -290,7 +282,6 @@ class Supervisor:
                 worker.golden, worker.versions = message.golden, message.versions
             case control.Ready():
                 worker.is_ready = True
-                self._state_bytes = max(self._state_bytes, message.state_bytes)
                 self._state_bytes = max(self._state_bytes, message.state_bytes)
                 if self.state is not None:
                     self._effects.admit_spare(worker)
@@ -456,6 +447,7 @@ class Supervisor:
             is_cascade = rank is not None and self._is_cascade(rank)
             self.tell_loop(messages.WorkerGone(worker.name, is_cascade))
             self._effects.forget(worker)
+            end_orphans(self, worker)
 
     def _is_cascade(self, rank: int) -> bool:
         """Whether a rank ended of a peer's end: in a collective of its own code, or done and called back in vain."""

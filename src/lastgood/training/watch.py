@@ -5,6 +5,7 @@ Detection itself is pure and lies in `signals`; this only feeds it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.contract.taxonomy import EventKind
@@ -44,6 +45,12 @@ class Watch:
         self._performance = performance.PerformanceMemory()
         self.generation = 0
         self.next_step = 1
+        self._forgiven_us = 0
+
+    def forgive(self, now_us: int) -> None:
+        """The watcher itself was stopped for a while: whoever waited for it is silent from now on, not since then."""
+        self._forgiven_us = now_us
+        self._liveness = None
 
     def begin_generation(self, generation: int, *, next_step: int) -> None:
         """Start over for a new generation; what was learned about durations stays."""
@@ -97,10 +104,11 @@ class Watch:
         self, workers: Sequence[WorkerProcess], raised: Mapping[int, Raised]
     ) -> list[RankReading]:
         """Return what is known about every rank now."""
-        return [
+        found = (
             read_rank(rank, worker, generation=self.generation, raised=raised.get(rank))
             for rank, worker in enumerate(workers)
-        ]
+        )
+        return [replace(r, progress_us=max(r.progress_us, self._forgiven_us)) for r in found]
 
     def assess_liveness(
         self, workers: Sequence[WorkerProcess], raised: Mapping[int, Raised], *, now_us: int

@@ -1,16 +1,19 @@
 """Which checkpoints count, which are kept, and what a helper that dies, hangs or babbles does: nothing but one event."""
 
 import json
+import pathlib
 import shutil
 import time
 
 import pytest
 
 from lastgood.base.clock import boot_id
-from lastgood.training import checkpoints
+from lastgood.base.errors import Refused
+from lastgood.training import checkpoint_helper
 from lastgood.training.checkpoints import (
     CheckpointKeeper,
     checkpoint_candidates,
+    find_torn,
     list_checkpoints,
     read_mark,
     seal_mark,
@@ -75,9 +78,9 @@ class Keeper(CheckpointKeeper):
 
     script = "cat"
 
-    def start(self):
-        self._command = ["sh", "-c", self.script]
-        super().start()
+    def request(self, step, **options):
+        self.helper.command = ["sh", "-c", self.script]
+        return super().request(step, **options)
 
 
 @pytest.fixture
@@ -132,6 +135,7 @@ def test_the_request_says_what_when_and_where(keeper, tmp_path):
         "step": 8,
         "path": str(tmp_path / "checkpoints" / "step-000000008"),
         "published_us": 77,
+        "tolerance": None,
     }
 
 
@@ -162,7 +166,7 @@ def test_what_a_library_prints_is_not_taken_for_an_answer(keeper):
     ],
 )
 def test_a_helper_that_hangs_does_not_pin_a_snapshot_for_ever(keeper, monkeypatch, limit, script):
-    monkeypatch.setattr(checkpoints, limit, 100_000)
+    monkeypatch.setattr(checkpoint_helper, limit, 100_000)
     keeper.script = script
     keeper.request(8)
     assert listen(keeper, "failed")[-1]["step"] == 8
@@ -175,7 +179,7 @@ def test_a_checkpoint_that_is_being_written_when_the_run_goes_back_does_not_coun
     listen(keeper, "copied")
     keeper.abandon_behind(6)
     put(keeper.folder, 8)
-    keeper._helper.stdin.write(b"\n")
+    keeper.helper._process.stdin.write(b"\n")
     assert "went back" in listen(keeper, "failed")[-1]["reason"]
     assert keeper.verified_up_to(99) == []
     assert steps(keeper.folder) == []
@@ -184,7 +188,7 @@ def test_a_checkpoint_that_is_being_written_when_the_run_goes_back_does_not_coun
 def test_a_checkpoint_behind_which_the_run_went_back_is_set_aside_and_not_deleted(keeper):
     for step in (3, 8):
         put(keeper.folder, step)
-    assert [c.step for c in keeper.abandon_behind(6)] == [8]
+    assert [(a.checkpoint.step, a.problem) for a in keeper.abandon_behind(6)] == [(8, "")]
     assert steps(keeper.folder) == [3]
     assert (keeper.folder / "step-000000008.abandoned" / "lastgood.json").exists()
 
@@ -217,3 +221,101 @@ def test_a_checkpoint_that_vanished_is_no_reason_to_stop(keeper):
     remember(keeper, 1)
     shutil.rmtree(keeper.folder / "step-000000001")
     assert [c.step for c in keeper.verified_up_to(2)] == [1]
+
+
+def test_a_stopped_helper_is_killed_at_once_since_the_ranks_wait_for_it(keeper):
+    keeper.script = "read request; kill -STOP $$; sleep 9"
+    keeper.request(8)
+    (failed,) = listen(keeper, "failed")
+    assert failed["reason"] == "the helper was stopped for 500 ms, and was killed"
+    keeper.script = lines(COPIED, WRITTEN)
+    keeper.request(8)
+    assert [a["kind"] for a in listen(keeper, "written")] == ["copied", "written"]
+
+
+def test_a_helper_that_neither_computes_nor_writes_is_stuck(keeper, monkeypatch):
+    monkeypatch.setattr(checkpoint_helper, "SILENT_US_MAX", 300_000)
+    keeper.script = f"read r; echo '{json.dumps(COPIED)}'; exec sleep 20"
+    keeper.request(8)
+    assert "neither computed nor wrote for 300 ms" in listen(keeper, "failed")[-1]["reason"]
+
+
+def test_a_helper_that_writes_slowly_is_not_stuck(keeper, monkeypatch):
+    monkeypatch.setattr(checkpoint_helper, "SILENT_US_MAX", 300_000)
+    partial = keeper.folder / "step-000000008.partial"
+    keeper.script = (
+        f"read r; echo '{json.dumps(COPIED)}'; mkdir {partial}; "
+        f"for i in 1 2 3 4 5 6; do echo $i >> {partial}/data; sleep 0.1; done; "
+        f"echo '{json.dumps(WRITTEN)}'; sleep 9"
+    )
+    keeper.request(8)
+    assert [a["kind"] for a in listen(keeper, "written")] == ["copied", "written"]
+
+
+def test_a_helper_that_cannot_start_is_not_started_over_and_over_and_says_why(keeper):
+    keeper.helper.command = ["sh", "-c", "exit 4"]
+    pids = set()
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        assert not keeper.is_ready()
+        pids.add(keeper.helper.pid)
+        time.sleep(0.005)
+    assert len(pids) == 1
+    assert keeper.helper.why_not_ready() == "the helper exited with code 4 at its start"
+
+
+def test_what_a_failed_checkpoint_left_half_written_is_taken_away(keeper):
+    partial = keeper.folder / "step-000000008.partial"
+    keeper.script = f"read r; mkdir {partial}; echo half > {partial}/data; kill -9 $$"
+    keeper.request(8)
+    (failed,) = listen(keeper, "failed")
+    assert failed["reason"] == "the helper was killed by SIGKILL"
+    assert not partial.exists()
+
+
+def test_a_folder_that_another_run_writes_to_is_refused(keeper, tmp_path):
+    run = RunDir(tmp_path / "other")
+    with pytest.raises(Refused, match=r"another run writes.*--checkpoint-dir"):
+        CheckpointKeeper(keeper.folder, run=run, world=2, kept=2)
+    keeper.close()
+    (keeper.folder / "step-000000004.partial").mkdir()  # of a run that was killed meanwhile
+    CheckpointKeeper(keeper.folder, run=run, world=2, kept=2).close()
+    assert not (keeper.folder / "step-000000004.partial").exists()
+
+
+def test_a_checkpoint_that_cannot_be_renamed_is_named_and_never_offered_again(keeper, monkeypatch):
+    put(keeper.folder, 3)
+    put(keeper.folder, 8)
+
+    def refuse(*_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(pathlib.Path, "rename", refuse)
+    (found,) = keeper.abandon_behind(6)
+    assert (found.checkpoint.step, found.problem) == (8, "Read-only file system")
+    assert [c.step for c in keeper.usable()] == [3]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "reason"),
+    [
+        (lambda p: (p / "lastgood.json").unlink(), "lastgood.json is missing"),
+        (lambda p: (p / "lastgood.json").write_text("{"), "lastgood.json is not as it was written"),
+        (lambda p: (p / ".metadata").unlink(), ".metadata is missing"),
+    ],
+)
+def test_a_folder_that_only_looks_like_a_checkpoint_is_torn_and_says_why(
+    tmp_path, break_it, reason
+):
+    put(tmp_path, 1)
+    break_it(put(tmp_path, 2))
+    put(tmp_path, 3).rename(tmp_path / "step-000000003.partial")
+    (torn,) = find_torn(tmp_path)
+    assert (torn.step, torn.path.name) == (2, "step-000000002")
+    assert torn.reason.startswith(reason)
+
+
+def test_the_noise_of_the_run_goes_with_its_checkpoints(tmp_path):
+    put(tmp_path, 1, tolerance=(0.25).hex())
+    put(tmp_path, 2, tolerance=None)
+    assert [c.tolerance for c in list_checkpoints(tmp_path, world=2)] == [None, 0.25]

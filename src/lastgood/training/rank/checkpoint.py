@@ -8,9 +8,11 @@ the replicated state once and the private state of every rank. `lastgood.json` i
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
+import signal
 import sys
 import warnings
 from collections.abc import Generator
@@ -30,6 +32,8 @@ from lastgood.training.rank.snapshot import LoadedState, SnapshotMismatch, load_
 from lastgood.training.rank.state import Digests, digest_state, pack, unpack
 from lastgood.training.rundir import RunDir
 
+_PR_SET_PDEATHSIG = 1
+
 
 def _flatten(states: list[LoadedState]) -> dict[str, torch.Tensor]:
     """One flat dictionary of tensors: what all ranks share once, and each rank's own under its number."""
@@ -46,7 +50,11 @@ def _flatten(states: list[LoadedState]) -> dict[str, torch.Tensor]:
 
 
 def write_checkpoint(
-    path: Path, states: list[LoadedState], *, published_us: int | None = None
+    path: Path,
+    states: list[LoadedState],
+    *,
+    published_us: int | None = None,
+    tolerance: str | None = None,
 ) -> dict[str, Any]:
     """Write one checkpoint, read it back and give it its name; returns what `lastgood.json` says."""
     if len({state.digests.replica for state in states}) != 1:
@@ -68,6 +76,7 @@ def write_checkpoint(
         "bytes": sum(t.numel() * t.element_size() for t in flat.values()),
         "files": _file_digests(fresh),
         "published_us": published_us,
+        "tolerance": tolerance,
         "boot_id": boot_id(),
     }
     with (fresh / MARK).open("w", encoding="utf-8") as out:
@@ -191,6 +200,7 @@ def main() -> None:
     snapshot has been copied and need not be pinned any longer; the second how the writing ended.
     """
     torch.set_num_threads(1)
+    end_with_parent()
     _answer({"kind": "ready", "step": -1})
     for line in sys.stdin:
         request = json.loads(line)
@@ -203,9 +213,12 @@ def main() -> None:
             ]
             _answer({"kind": "copied", "step": step})
             mark = write_checkpoint(
-                Path(request["path"]), states, published_us=request.get("published_us")
+                Path(request["path"]),
+                states,
+                published_us=request.get("published_us"),
+                tolerance=request.get("tolerance"),
             )
-        except (SnapshotMismatch, OSError, RuntimeError, dcp.CheckpointException) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a failed save and no reason to stop
             _answer(
                 {"kind": "failed", "step": step, "reason": f"{type(error).__name__}: {error}"[:500]}
             )
@@ -213,6 +226,11 @@ def main() -> None:
             _answer(
                 {"kind": "written", "step": step, "bytes": mark["bytes"], "digest": mark["digest"]}
             )
+
+
+def end_with_parent() -> None:
+    """Die with the supervisor: its successor writes to the same folder."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _copied(state: LoadedState, *, is_first: bool) -> LoadedState:
