@@ -44,9 +44,13 @@ class LineView:
 
     def say(self, text: str) -> None:
         """Say one line, unless it was asked to be quiet."""
-        if not self._is_quiet:
+        if self._is_quiet:
+            return
+        try:
             sys.stderr.write(f"lastgood: {text}\n")
             sys.stderr.flush()
+        except OSError:
+            self._is_quiet = True  # the terminal is gone: no reason to stop, and the ledger knows
 
 
 def describe(event: Event) -> str:
@@ -66,6 +70,8 @@ def describe(event: Event) -> str:
             return (
                 f"worker {body.get('worker')} {body.get('exit')} before it reached lastgood.start"
             )
+        case "annotation":
+            return _remark(body)
         case "planned.begin":
             kept = "and writing a checkpoint" if body.get("has_checkpoints") else _LOST
             return f"{body.get('reason')}: stopping behind the present step, {kept}"
@@ -79,6 +85,21 @@ def describe(event: Event) -> str:
         case "state.trust" if body.get("state") in {"suspect", "tainted"}:
             return f"state {body.get('step')} is {body.get('state')}: {body.get('reason')}"
     return ""
+
+
+def _remark(body: dict[str, Any]) -> str:
+    """The remarks that somebody who watches the run has to know."""
+    text = str(body.get("text", ""))
+    if text == "waiting for a spare":
+        limit_us = body.get("limit_us")
+        within = f", for {format_duration(limit_us)} at most" if isinstance(limit_us, int) else ""
+        return f"waiting for a spare: {count_of(body, 'missing', 'rank')} without a worker{within}"
+    if text == "the script failed before lastgood.start":
+        return f"{text}:\n{str(body.get('error', '')).rstrip()}"
+    if text == "a section without a limit":
+        limit = format_duration(int(body.get("limit_us", 0)))
+        return f"section {body.get('section')} has no limit: a hang in it counts after {limit}; write {body.get('next')}"
+    return text if text.startswith(_SAID) else ""
 
 
 def _incident_line(event: Event) -> str:
@@ -135,6 +156,13 @@ def _closed_words(event: Event) -> str:
 
 _INCIDENT_KINDS = frozenset(
     {"incident.open", "diagnose", "isolate", "restore", "verify", "incident.close", "escalate"}
+)
+_SAID = (
+    "no more spares are started",
+    "every rank raised",
+    "the supervisor did not turn",
+    "the ledger",
+    "a spare cannot be started",
 )
 _LOST = "with no --checkpoint-dir: what it trained is lost"
 _MEANING = {

@@ -34,7 +34,11 @@ class Limits:
     warmup_floor_us: int = 600_000_000
     """Floor for starting, joining, restoring and the first step of a generation."""
     section_floor_us: int = 600_000_000
-    """Floor for a declared section that declared no limit."""
+    """Floor for a declared section that declared no limit, before any of that name was seen to end."""
+    section_learned_floor_us: int = 60_000_000
+    """The least that a section's learned limit may be: sections differ more from each other than steps do."""
+    section_count_min: int = 2
+    """Ended sections of one name, on whatever ranks, that teach a limit: there are far fewer of them than steps."""
     step_ceiling_us: int | None = None
     """The longest that a phase of a step may last, whatever was learned: the contract's time to detect."""
     group_error_us: int = 5_000_000
@@ -78,7 +82,7 @@ def phase_key(reading: RankReading) -> str | None:
     if reading.phase in _IDLE_PHASES:
         return None
     if reading.phase is Phase.SECTION:
-        return _SECTION_PREFIX + (reading.section or "")
+        return section_key(reading.section or "")
     if reading.phase in (Phase.COMPUTE, Phase.COLLECTIVE) and reading.completions == 0:
         return FIRST_STEP
     return reading.phase.name.lower()
@@ -95,6 +99,18 @@ def learn(limits: Limits, key: str, duration_us: int) -> Limits:
     return replace(limits, samples={**limits.samples, key: kept})
 
 
+def section_key(name: str) -> str:
+    """The name under which the durations of a section are learned."""
+    return _SECTION_PREFIX + name
+
+
+def has_learned(limits: Limits, key: str) -> bool:
+    """Whether enough durations of this phase were seen."""
+    is_section = key.startswith(_SECTION_PREFIX)
+    wanted = limits.section_count_min if is_section else limits.sample_count_min
+    return len(limits.samples.get(key, ())) >= wanted
+
+
 def limit_of_key_us(limits: Limits, key: str) -> int:
     """`max(floor, factor x quantile)` for one phase name."""
     floor_us = limits.step_floor_us
@@ -104,7 +120,10 @@ def limit_of_key_us(limits: Limits, key: str) -> int:
         floor_us = limits.section_floor_us
     samples = limits.samples.get(key, ())
     found_us = floor_us
-    if len(samples) >= limits.sample_count_min:
+    if key.startswith(_SECTION_PREFIX) and has_learned(limits, key):
+        # A section has no floor of steps to fall back on: what is learned may also be less than the ten minutes.
+        floor_us = min(floor_us, limits.section_learned_floor_us)
+    if has_learned(limits, key):
         found_us = max(floor_us, math.ceil(limits.factor * quantile_of(samples, limits.quantile)))
     is_step = key not in _WARMUP_KEYS and not key.startswith(_SECTION_PREFIX)
     if is_step and limits.step_ceiling_us is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lastgood.recovery.messages import Candidate, Tier
 
@@ -52,6 +52,38 @@ def read_snapshot_header(path: Path) -> dict[str, Any] | None:
         "blob_digest",
     }
     return header if isinstance(header, dict) and needed <= header.keys() else None
+
+
+class DamagedHeader(NamedTuple):
+    """A snapshot whose header was written and does not hold any more."""
+
+    rank: int
+    path: Path
+    step: int | None
+    """The step that it should hold, going by the same file of the other ranks; None when they do not tell."""
+
+
+def damaged_headers(run: RunDir, *, world: int) -> tuple[DamagedHeader, ...]:
+    """Return the snapshots that cannot be offered because of their header; one that is being written is none of them."""
+    found: list[DamagedHeader] = []
+    steps: dict[str, list[int]] = {}
+    for rank in range(world):
+        for path in run.snapshots(rank):
+            header = read_snapshot_header(path)
+            if header is not None:
+                steps.setdefault(path.name, []).append(header["step"])
+            elif not _is_blank(path):
+                found.append(DamagedHeader(rank, path, None))
+    return tuple(d._replace(step=max(steps.get(d.path.name, ()), default=None)) for d in found)
+
+
+def _is_blank(path: Path) -> bool:
+    """True while a snapshot is being written: its header is blanked first and sealed last."""
+    try:
+        with path.open("rb") as stream:
+            return not stream.read(HEADER_BYTES).strip(b" \0")
+    except OSError:
+        return True
 
 
 def slot_candidates(run: RunDir, *, world: int) -> tuple[Candidate, ...]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
-from lastgood.signals.reading import ProcessState
+from lastgood.signals.reading import ProcessState, Symptom
 from lastgood.training import control
 from lastgood.training.beginning import INITIAL
-from lastgood.training.catalogue import slot_candidates
+from lastgood.training.catalogue import damaged_headers, slot_candidates
 from lastgood.training.kernel import sample_process
 from lastgood.training.launch import golden_majority, refuse_worker, start_worker
 from lastgood.training.notify import notify
@@ -84,11 +84,31 @@ class Effects:
         options = self._supervisor.options
         found = slot_candidates(self._supervisor.run_dir, world=options.ranks)
         assert self._supervisor.state is not None, "the loop asked"
+        self._report_headers()
         generation = self._supervisor.state.generation
         found += self._supervisor.checkpointing.candidates(generation=generation)
         if not found and self._supervisor.is_before_first_state:
             return (INITIAL,)
         return found
+
+    def _report_headers(self) -> None:
+        """A header that does not hold makes a state vanish from the list; the ledger must say why."""
+        supervisor = self._supervisor
+        state = supervisor.state
+        for damaged in damaged_headers(supervisor.run_dir, world=supervisor.options.ranks):
+            supervisor.recorder.record(
+                "state.trust",
+                incident=state.case.id if state is not None and state.case is not None else None,
+                ranks=(damaged.rank,),
+                symptom=Symptom.SNAPSHOT_MISMATCH.value,
+                body={
+                    "step": damaged.step,
+                    "tier": messages.Tier.SLOT.value,
+                    "state": "suspect",
+                    "reason": f"the header of rank {damaged.rank} does not match its checksum",
+                    "locator": damaged.path.name,
+                },
+            )
 
     def _assign(self, action: messages.Assign) -> None:
         supervisor = self._supervisor

@@ -28,6 +28,7 @@ from lastgood.training.launch import hear_script_error, launch_workers
 from lastgood.training.leaving import Leavers
 from lastgood.training.life import LifePage
 from lastgood.training.pauses import notice_pause
+from lastgood.training.sections import Sections
 from lastgood.training.processes import WorkerProcess, describe_exit
 from lastgood.training.shutdown import end_orphans, end_processes
 from lastgood.training.slot import ControlPage
@@ -85,6 +86,7 @@ class Supervisor:
         """Rank -> the step after which it had no further batch, or left its loop."""
         self.script_errors: set[str] = set()
         """What scripts raised before lastgood.start."""
+        self.sections = Sections(self)
         self.leavers = Leavers()
         self.beginning = Beginning(self)
         self.refusal: control.ScriptRefused | None = None
@@ -224,6 +226,11 @@ class Supervisor:
     def take_over_start(self, generation: int) -> None:
         """A start failed before there was a state: the loop begins with nothing published."""
         self.state = replace(self._first_state(), generation=generation)
+    @property
+    def is_running(self) -> bool:
+        """True while the ranks take new steps."""
+        return self.state is not None and self.state.phase is LoopPhase.RUNNING
+
         self._tell_spares()
 
     @property
@@ -293,13 +300,7 @@ class Supervisor:
                 else:
                     hear_script_error(self, worker, message.text)
             case control.SectionChanged():
-                kind = "section.begin" if message.is_open else "section.end"
-                self.recorder.record(
-                    kind,
-                    t_occurred_us=message.wall_us,
-                    ranks=(message.rank,),
-                    body={"name": message.name, "state": message.state},
-                )
+                self.sections.hear(worker, message)
             case control.ScriptFailed():
                 hear_script_error(self, worker, message.text)
             case control.Finished():

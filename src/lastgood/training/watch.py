@@ -12,7 +12,7 @@ from lastgood.contract.taxonomy import EventKind
 from lastgood.recovery import messages
 from lastgood.signals import correctness, liveness, performance
 from lastgood.signals.correctness import CorrectnessMemory
-from lastgood.signals.limits import Limits, learn
+from lastgood.signals.limits import Limits, learn, section_key
 from lastgood.signals.reading import Assessment, Raised, RankReading, Verdict
 from lastgood.training.observing import FinishedStep, finished_step, read_rank
 
@@ -99,6 +99,10 @@ class Watch:
         for report in finished.reports:
             self.limits = learn(self.limits, "compute", report.self_us)
             self.limits = learn(self.limits, "collective", report.step_us - report.self_us)
+
+    def learn_section(self, name: str, duration_us: int) -> None:
+        """A section ended well after that long."""
+        self.limits = learn(self.limits, section_key(name), duration_us)
 
     def read(
         self, workers: Sequence[WorkerProcess], raised: Mapping[int, Raised]

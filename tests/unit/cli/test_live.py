@@ -1,0 +1,50 @@
+"""What a person reads while a run goes on, for the moments in which nothing goes well."""
+
+import pytest
+
+from lastgood.base.clock import ManualClock
+from lastgood.cli.live import describe
+from lastgood.ledger.event import new_event
+
+
+def said(kind="annotation", **body):
+    return describe(new_event(kind, clock=ManualClock(0), run="r", body=body))
+
+
+def test_that_a_spare_is_waited_for_is_said_with_the_limit():
+    words = said(text="waiting for a spare", missing=2, launching=2, limit_us=120_000_000)
+    assert words == "waiting for a spare: 2 ranks without a worker, for 2 min at most"
+
+
+def test_a_script_that_fails_before_start_is_shown_as_python_would_show_it():
+    trace = "File \"train.py\", line 3\n    x = (\nSyntaxError: '(' was never closed\n"
+    words = said(text="the script failed before lastgood.start", worker="w0", error=trace)
+    assert words == f"the script failed before lastgood.start:\n{trace.rstrip()}"
+
+
+def test_a_section_without_a_limit_is_said_with_what_to_write():
+    words = said(
+        text="a section without a limit",
+        section="eval",
+        limit_us=600_000_000,
+        next='run.section("eval", limit="1min")',
+    )
+    assert words == (
+        "section eval has no limit: a hang in it counts after 10 min; "
+        'write run.section("eval", limit="1min")'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no more spares are started: 5 in a row ended before they were ready",
+        "every rank raised KeyError in the same step: a bug of the script, not of a host",
+    ],
+)
+def test_what_a_person_has_to_know_is_said_as_it_is(text):
+    assert said(text=text) == text
+
+
+def test_a_remark_for_the_ledger_alone_is_not_said():
+    assert said(text="one step was run twice from the same state") == ""
