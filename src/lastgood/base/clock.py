@@ -90,6 +90,64 @@ class ManualClock:
         self._start_us += offset_us
 
 
+_OFFSET_TRIES = 5
+_OFFSET_GAP_US = 1_000
+"""Reading both clocks took no longer than this: their distance is good to half of it."""
+
+
+def wall_offset_us(clock: Clock) -> int:
+    """Return wall time minus monotonic time, from the closest pair of readings of a few.
+
+    The two clocks are read one after the other, and a process may be stopped in between: a distance that was
+    read over a long gap says more about the gap than about the clocks.
+    """
+    best_us, offset_us = None, 0
+    for _ in range(_OFFSET_TRIES):
+        before_us, wall_us, after_us = clock.monotonic_us(), clock.wall_us(), clock.monotonic_us()
+        gap_us = after_us - before_us
+        if best_us is None or gap_us < best_us:
+            best_us, offset_us = gap_us, wall_us - (before_us + after_us) // 2
+        if best_us <= _OFFSET_GAP_US:
+            break
+    return offset_us
+
+
+class RunClock:
+    """The time base of one run: wall time as it was when the run began, carried on by the monotonic clock.
+
+    A wall clock may jump in either direction. Times that are compared or subtracted must not, so all
+    processes of a run write theirs on this one base; how far the real wall clock has moved away from it is
+    `moved_us`, which is recorded when it jumps.
+    """
+
+    __slots__ = ("_clock", "offset_us")
+
+    def __init__(self, clock: Clock, offset_us: int | None = None) -> None:
+        """Take the wall time of now as the base, or that of a process that began before (`offset_us`)."""
+        self._clock = clock
+        self.offset_us = wall_offset_us(clock) if offset_us is None else offset_us
+
+    def wall_us(self) -> int:
+        """Return microseconds since 1970 on the run's time base; never goes back."""
+        return self.wall_of_us(self._clock.monotonic_us())
+
+    def wall_of_us(self, monotonic_us: int) -> int:
+        """Return the same for another instant of this boot."""
+        return monotonic_us + self.offset_us
+
+    def monotonic_us(self) -> int:
+        """Return the monotonic time of the clock below."""
+        return self._clock.monotonic_us()
+
+    def sleep_us(self, duration_us: int) -> None:
+        """Let that much time pass."""
+        self._clock.sleep_us(duration_us)
+
+    def moved_us(self) -> int:
+        """Return how far the wall clock has moved away from the run's time base."""
+        return wall_offset_us(self._clock) - self.offset_us
+
+
 @functools.cache
 def boot_id() -> str:
     """Return the identity of this boot, or `unknown` where the kernel does not say."""

@@ -3,6 +3,9 @@
 Every event carries the run, the attempt, the versions and the topology. Accepted steps are recorded in chunks with
 one time each, so that later the wall time can be split to the microsecond; a chunk is always written before the
 event that ends it. What the loop records is monotonic time, which is turned into wall time here.
+
+All times of a run are on one time base (`base.clock.RunClock`): the wall clock of its start, carried on by the
+monotonic clock. A wall clock that jumps is an event of the ledger and changes no duration in it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from lastgood.base.clock import RunClock
 from lastgood.ledger.event import Event, new_event
 
 if TYPE_CHECKING:
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
     from lastgood.training.metrics import RunMetrics
 
 STEPS_PER_CHUNK = 64
+CLOCK_JUMP_US = 1_000_000
+"""The wall clock has jumped when it moved this far against the monotonic clock since the last word about it."""
+_CLOCK_LOOK_US = 1_000_000
 _CHUNK_AGE_US = 5_000_000
 """A chunk is written after this time even when it is short, so that a reader of a live run sees it move."""
 
@@ -40,11 +47,12 @@ class Recorder:
         metrics: RunMetrics | None = None,
     ) -> None:
         self._writer = writer
-        self._clock = clock
+        self.clock = clock if isinstance(clock, RunClock) else RunClock(clock)
+        self._noted_jump_us = 0
+        self._looked_us = self.clock.monotonic_us()
         self._run_id = run_id
         self._listener = listener
         self._metrics = metrics
-        self._wall_minus_monotonic_us = clock.wall_us() - clock.monotonic_us()
         self.attempt = 1
         self.versions = dict(versions)
         self._topology = topology
@@ -60,7 +68,29 @@ class Recorder:
 
     def wall_us(self, monotonic_us: int) -> int:
         """The wall time of a monotonic instant of this host."""
-        return monotonic_us + self._wall_minus_monotonic_us
+        return self.clock.wall_of_us(monotonic_us)
+
+    def watch_clock(self) -> None:
+        """Record it when the wall clock jumped; asked once a turn, looks once a second."""
+        now_us = self.clock.monotonic_us()
+        if now_us - self._looked_us < _CLOCK_LOOK_US:
+            return
+        self._looked_us = now_us
+        moved_us = self.clock.moved_us()
+        jump_us = moved_us - self._noted_jump_us
+        if abs(jump_us) < CLOCK_JUMP_US:
+            return
+        self._noted_jump_us = moved_us
+        self.record(
+            "annotation",
+            body={
+                "what": "clock.jump",
+                "jump_us": jump_us,
+                "moved_us": moved_us,
+                "text": "the wall clock jumped, or the host was suspended; all times of this run stay on the "
+                "time base of its start, and no limit rests on the wall clock",
+            },
+        )
 
     def record(self, kind: str, **fields: Any) -> None:
         """Append one event; returns without waiting for the disk."""
@@ -69,7 +99,7 @@ class Recorder:
         fields.setdefault("attempt", self.attempt)
         event = new_event(
             kind,
-            clock=self._clock,
+            clock=self.clock,
             run=self._run_id,
             versions=self.versions,
             topology=self._topology,
@@ -94,7 +124,7 @@ class Recorder:
         """The next accepted step is `first` and begins now."""
         self.close_chunk()
         self._chunk_first = first
-        self._chunk_began_us = self._clock.wall_us()
+        self._chunk_began_us = self.clock.wall_us()
         if self._metrics is not None:
             self._metrics.steps_begin(first)
 

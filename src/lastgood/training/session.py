@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from lastgood.base.clock import SystemClock
+from lastgood.base.clock import Clock, RunClock, SystemClock
 from lastgood.base.errors import EXIT_INTERNAL, LastgoodError
 from lastgood.contract.load import default_contract, load_contract
 from lastgood.contract.model import contract_digest
@@ -80,7 +80,7 @@ def run_training(
         resumption = resumption_of(history, claim, run_id=options.run_id)
         recorder = Recorder(
             writer,
-            clock=SystemClock(),
+            clock=_time_base(resumption),
             run_id=options.run_id,
             versions=machine_versions(),
             topology=topology_digest(topology),
@@ -92,7 +92,7 @@ def run_training(
         recorder.attempt = resumption.last_attempt + 1
         description = _description(options, contract, topology)
         recorder.record("run.start", body=description | _resumes(resumption))
-        opening = opening_entries(resumption, now_us=SystemClock().wall_us(), world=options.ranks)
+        opening = opening_entries(resumption, now_us=recorder.clock.wall_us(), world=options.ranks)
         for entry in opening:
             recorder.record(entry.kind, **entry.fields)
         exit_code = EXIT_INTERNAL
@@ -117,6 +117,17 @@ def run_training(
             _record_end(recorder, supervisor, exit_code)
             head = writer.flush()
         return RunResult(exit_code, head)
+
+
+def _time_base(resumption: Resumption, clock: Clock | None = None) -> RunClock:
+    """The time base of the run: that of its last supervisor where it is known, and never before its last sign of life."""
+    clock = clock or SystemClock()
+    sign = resumption.sign
+    if sign is not None and sign.turn_us:  # its page lay in memory, so this is the same boot
+        return RunClock(clock, sign.turn_wall_us - sign.turn_us)
+    base = RunClock(clock)
+    behind_us = (resumption.alive_us or 0) - base.wall_us()
+    return RunClock(clock, base.offset_us + max(0, behind_us))
 
 
 def _history(options: RunOptions) -> History:

@@ -225,7 +225,7 @@ class StatusSlot:
 class ControlPage:
     """The one page that the supervisor writes and every rank reads: how far the checks have come."""
 
-    _W_ASSESSED, _W_PINNED = 0, 1
+    _W_ASSESSED, _W_PINNED, _W_WALL_OFFSET = 0, 1, 2
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         """Map the page, making it first when `create` is set."""
@@ -248,6 +248,15 @@ class ControlPage:
     @assessed_step.setter
     def assessed_step(self, step: int) -> None:
         self._words[self._W_ASSESSED] = step
+
+    @property
+    def wall_offset_us(self) -> int:
+        """Time base of the run: what to add to a monotonic time, on every process of it (`base.clock.RunClock`)."""
+        return self._words[self._W_WALL_OFFSET]
+
+    @wall_offset_us.setter
+    def wall_offset_us(self, offset_us: int) -> None:
+        self._words[self._W_WALL_OFFSET] = offset_us
 
     @property
     def pinned_step(self) -> int:

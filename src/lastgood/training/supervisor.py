@@ -12,7 +12,6 @@ import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_BAD_INPUT, BadInput, LastgoodError, Refused
 from lastgood.recovery import loop, messages
 from lastgood.recovery.policy import LoopPhase
@@ -28,8 +27,8 @@ from lastgood.training.launch import hear_script_error, launch_workers
 from lastgood.training.leaving import Leavers
 from lastgood.training.life import LifePage
 from lastgood.training.pauses import notice_pause
-from lastgood.training.sections import Sections
 from lastgood.training.processes import WorkerProcess, describe_exit
+from lastgood.training.sections import Sections
 from lastgood.training.shutdown import end_orphans, end_processes
 from lastgood.training.slot import ControlPage
 from lastgood.training.startup import Startup
@@ -71,12 +70,13 @@ class Supervisor:
         self.options = options
         self.contract = contract
         self.recorder = recorder
-        self.clock = SystemClock()
+        self.clock = recorder.clock
         self.run_dir = run_dir
         self.resumption = resumption or Resumption()
         self.life = LifePage(run_dir.life)
         recorder.follow(self.life)
         self.page = ControlPage(self.run_dir.control, create=True)
+        self.page.wall_offset_us = recorder.clock.offset_us
         self.watch = Watch(options.limits)
         self.workers: dict[str, WorkerProcess] = {}
         self.serving: tuple[str, ...] = ()
@@ -118,10 +118,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Run the job to its end; returns the exit code of `lastgood run`."""
-        previous = {
-            s: signal.signal(s, self._notice)
-            for s in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-        }
+        previous = {s: signal.signal(s, self._notice) for s in _noticed_signals()}
         try:
             ended = launch_workers(self)
             if ended is not None:
@@ -191,6 +188,7 @@ class Supervisor:
             elif self._startup.advance():
                 self._startup = None
             return
+        self.recorder.watch_clock()
         self._collect_steps()
         self._look()
         self._reap()
@@ -226,12 +224,12 @@ class Supervisor:
     def take_over_start(self, generation: int) -> None:
         """A start failed before there was a state: the loop begins with nothing published."""
         self.state = replace(self._first_state(), generation=generation)
+        self._tell_spares()
+
     @property
     def is_running(self) -> bool:
         """True while the ranks take new steps."""
         return self.state is not None and self.state.phase is LoopPhase.RUNNING
-
-        self._tell_spares()
 
     @property
     def is_before_first_state(self) -> bool:
@@ -476,3 +474,11 @@ class Supervisor:
     def publish_state(self) -> None:
         """Show outside readers who serves what; see `rundir`."""
         self._effects.publish_state()
+
+
+def _noticed_signals() -> list[signal.Signals]:
+    """What ends a run in order: also a terminal that is closed, unless nohup said that it does not matter."""
+    found = [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        found.append(signal.SIGHUP)
+    return found

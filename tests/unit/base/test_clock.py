@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from lastgood.base import clock as clock_module
-from lastgood.base.clock import ManualClock, SystemClock, boot_id, clock_id, read_clock_sync
+from lastgood.base.clock import (
+    ManualClock,
+    RunClock,
+    SystemClock,
+    boot_id,
+    clock_id,
+    read_clock_sync,
+    wall_offset_us,
+)
 
 
 def test_the_system_clock_counts_microseconds_of_utc():
@@ -82,3 +90,38 @@ def test_a_host_without_adjtimex_answers_unknown(monkeypatch):
 
     monkeypatch.setattr(clock_module.ctypes, "CDLL", NoLibrary)
     assert read_clock_sync().is_synchronised is None
+
+
+def test_the_time_base_of_a_run_does_not_follow_the_wall_clock():
+    clock = ManualClock(1_000_000_000)
+    base = RunClock(clock)
+    for jump_us in (-3_600_000_000, 7_200_000_000):
+        clock.advance_us(10)
+        clock.step_wall_us(jump_us)
+    assert (base.wall_us(), base.monotonic_us()) == (1_000_000_020, 20)
+    assert base.moved_us() == 3_600_000_000
+    assert RunClock(clock, base.offset_us).wall_us() == base.wall_us()  # another process of the run
+
+
+class Interrupted(ManualClock):
+    """A clock whose reader is stopped for a second between two readings, the first times."""
+
+    def __init__(self, *, stops: int) -> None:
+        super().__init__(1_000_000_000)
+        self.stops = stops
+
+    def wall_us(self) -> int:
+        if self.stops:
+            self.stops -= 1
+            self.advance_us(1_000_000)
+        return super().wall_us()
+
+
+@pytest.mark.parametrize("stops", [0, 1, 4])
+def test_a_stop_between_the_two_readings_is_no_distance(stops):
+    assert wall_offset_us(Interrupted(stops=stops)) == 1_000_000_000
+
+
+def test_the_two_clocks_of_this_host_keep_their_distance():
+    first = wall_offset_us(SystemClock())
+    assert abs(wall_offset_us(SystemClock()) - first) < 1_000_000

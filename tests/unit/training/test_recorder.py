@@ -2,9 +2,12 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from lastgood.base.clock import ManualClock
+from lastgood.ledger.incident import fold_incidents
+from lastgood.ledger.walltime import WallState, partition
 from lastgood.training import recorder as module
 from lastgood.training.recorder import STEPS_PER_CHUNK, Recorder
 
@@ -155,3 +158,87 @@ def test_losses_are_kept_with_the_steps_unless_one_is_missing_or_no_number(scene
     bodies = chunks(writer)
     assert [float.fromhex(text) for text in bodies[0]["loss"]] == [0.5, 0.25]
     assert ["loss" in body for body in bodies] == [True, False, False]
+
+
+# --- a wall clock that jumps ----------------------------------------------------------------------
+
+HOUR_US = 3_600_000_000
+
+
+@pytest.mark.parametrize("jump_us", [HOUR_US, -HOUR_US, 40 * 365 * 24 * HOUR_US])
+def test_a_jump_of_the_wall_clock_changes_no_duration_and_is_recorded_once(scene, jump_us):
+    recorder, clock, writer, _ = scene
+    recorder.begin_steps(first=1)
+    for step in range(1, 7):
+        clock.sleep_us(1_000_000)
+        if step == 4:
+            clock.step_wall_us(jump_us)
+        recorder.watch_clock()
+        recorder.step_done(step, done_wall_us=recorder.wall_us(clock.monotonic_us()))
+    recorder.record("run.end")
+    steps = [e for e in writer.events if e.kind == "step"]
+    ended = [us for e in steps for us in e.body["ended_us"]]
+    assert [b - a for a, b in pairwise([steps[0].body["began_us"], *ended])] == [1_000_000] * 6
+    jumps = [e.body for e in writer.events if e.body.get("what") == "clock.jump"]
+    assert [(j["jump_us"], j["moved_us"]) for j in jumps] == [(jump_us, jump_us)]
+    times = [e.t_occurred_us for e in writer.events]
+    assert (min(times), max(times)) == (1_000_000_000, 1_006_000_000)
+
+
+@pytest.mark.parametrize("jump_us", [HOUR_US, -HOUR_US])
+def test_wall_time_still_sums_when_the_clock_jumps_in_the_middle_of_an_incident(scene, jump_us):
+    recorder, clock, writer, _ = scene
+    recorder.record("run.start", body={"world": 2})
+    recorder.record("attempt.start", body={"world": 2, "workers": {"0": "w0", "1": "w1"}})
+    recorder.begin_steps(first=1)
+    for step in (1, 2):
+        clock.sleep_us(1_000_000)
+        recorder.step_done(step, done_wall_us=recorder.wall_us(clock.monotonic_us()))
+    onset_us = clock.monotonic_us()
+    clock.sleep_us(3_000_000)
+    clock.step_wall_us(jump_us)
+    recorder.watch_clock()
+    common = {"incident": "r1/incident-1", "attempt": 1, "ranks": (1,)}
+    found = {"t_occurred_us": onset_us, "t_observed_us": clock.monotonic_us()}
+    recorder.record_from_loop("incident.open", {**common, **found, "symptom": "hang"})
+    recorder.record_from_loop("detect", {**common, **found, "detect_us": 3_000_000})
+    for kind in ("diagnose", "isolate", "restore.begin", "restore", "verify"):
+        clock.sleep_us(500_000)
+        at_us = clock.monotonic_us()
+        recorder.record_from_loop(
+            kind, {**common, "t_occurred_us": at_us, "t_observed_us": at_us, "body": {"step": 2}}
+        )
+    recorder.record_from_loop("incident.close", {**common, "body": {"outcome": "recovered"}})
+    recorder.begin_steps(first=3)
+    clock.sleep_us(1_000_000)
+    recorder.step_done(3, done_wall_us=recorder.wall_us(clock.monotonic_us()))
+    recorder.record("run.end", body={"exit_code": 0})
+    events = [msgspec.structs.replace(e, seq=n) for n, e in enumerate(writer.events)]
+    wall = partition(events, run="r1", as_of_us=recorder.wall_us(clock.monotonic_us()))
+    assert sum(wall.totals_us.values()) == wall.window_us == 8_500_000
+    assert min(wall.totals_us.values()) >= 0
+    assert wall.totals_us[WallState.PRODUCTIVE] == 3_000_000
+    assert wall.totals_us[WallState.DOWN_DETECT] == 3_000_000
+    (incident,) = fold_incidents(events)
+    assert incident.detected_us - incident.onset_us == 3_000_000
+    assert incident.closed_us - incident.detected_us == 2_500_000
+
+
+def test_a_clock_that_is_slewed_is_recorded_once_a_second_of_distance(scene):
+    recorder, clock, writer, _ = scene
+    for _ in range(30):
+        clock.sleep_us(1_000_000)
+        clock.step_wall_us(100_000)
+        recorder.watch_clock()
+    jumps = [e.body["moved_us"] for e in writer.events]
+    assert jumps == [1_000_000, 2_000_000, 3_000_000]
+
+
+def test_a_jump_that_is_taken_back_is_two_jumps(scene):
+    recorder, clock, writer, _ = scene
+    for jump_us in (HOUR_US, -HOUR_US):
+        clock.sleep_us(2_000_000)
+        clock.step_wall_us(jump_us)
+        recorder.watch_clock()
+    assert [e.body["jump_us"] for e in writer.events] == [HOUR_US, -HOUR_US]
+    assert [e.body["moved_us"] for e in writer.events] == [HOUR_US, 0]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lastgood.base.clock import SystemClock
+from lastgood.base.clock import RunClock, SystemClock
 from lastgood.base.errors import Refused
 from lastgood.recovery.messages import ReplayOutcome, Tier, VerifyMode
 from lastgood.signals.reading import Phase, StepReport
@@ -66,7 +66,7 @@ class Generation:
         self._link = link
         self.trainable = trainable
         self._make_loader = make_loader
-        self._clock = SystemClock()
+        self._clock = RunClock(SystemClock(), link.page.wall_offset_us)
         self.replica = replica
         self.injection = injection
         self.number = 0

@@ -76,10 +76,10 @@ class StepInjection:
             self._slowed_us = int((self._factor - 1) * statistics.median(self._usual_us))
             self._clock.sleep_us(self._slowed_us)
 
-    def end_step(self, self_us: int) -> None:
+    def end_step(self, own_us: int) -> None:
         """Learn how long the rank's own part of a step usually takes, without what was added on purpose."""
         if self._tape is not None:
-            self._usual_us.append(max(0, self_us - self._slowed_us))
+            self._usual_us.append(max(0, own_us - self._slowed_us))
 
     def spoil_if_due(self, gradient: torch.Tensor) -> None:
         """Put NaN into this rank's own gradient, before it is reduced."""

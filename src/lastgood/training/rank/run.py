@@ -12,7 +12,7 @@ import traceback
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lastgood.base.clock import SystemClock
+from lastgood.base.clock import RunClock, SystemClock
 from lastgood.base.errors import BadInput, Refused
 from lastgood.base.units import parse_duration_us
 from lastgood.signals.reading import Phase, StepReport
@@ -163,7 +163,7 @@ class Run:
     def __init__(self, link: Link, generation: Generation) -> None:
         self._link = link
         self._generation = generation
-        self._clock = SystemClock()
+        self._clock = RunClock(SystemClock(), link.page.wall_offset_us)
         self._pass: Pass | None = None
         self._began_us = 0
         self._ended_us: int | None = None
@@ -412,7 +412,7 @@ class Run:
             is_nonfinite = False
             grad_norm = grad_norm if grad_norm is not None and math.isfinite(grad_norm) else None
         self_us = whole_us - (hook.waited_us if hook else 0)
-        self._generation.injection.end_step(self_us)
+        self._generation.injection.end_step(self_us + self._between_us)
         return StepReport(
             rank=self.rank,
             step=this.step,
