@@ -6,11 +6,13 @@ import pytest
 
 from lastgood.faults.spec import FaultKind
 from tests.fault.training_drill import (
+    FIRST_STEP,
     HANG_AFTER_US,
     assert_ledger_holds,
     assert_recovered_in_order,
     drill,
     fault,
+    in_step,
 )
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
@@ -80,4 +82,21 @@ def test_the_same_rank_killed_again_replaces_every_process_and_each_finds_its_sh
     assert not set(started[-1].values()) & set(started[-2].values())
     assert again.lost_steps == 0
     assert_recovered_in_order(again)
+    assert found.result.is_bitwise_equal
+
+
+@pytest.mark.nightly
+def test_a_rank_that_spins_in_its_step_is_named_by_the_collectives_that_it_did_not_enter(tmp_path):
+    found = drill(
+        tmp_path,
+        in_step("spin", FaultKind.SPIN, 1, step=FIRST_STEP),
+        fault("kill", FaultKind.SIGKILL, 0),
+        job=JOB,
+        ranks=RANKS,
+    )
+    incident = found.incident_with(symptom="hang", rank=1)
+    assert any(
+        "collectives entered" in note and "process stopped" not in note for note in incident.notes
+    )
+    assert_recovered_in_order(incident)
     assert found.result.is_bitwise_equal

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lastgood.signals.reading import Phase
 from lastgood.training.rank.build import call_build
+from lastgood.training.rank.collectives import CollectiveCount, stop_counting
 from lastgood.training.rank.hook import CountingHook
 from lastgood.training.rank.shards import is_shard
 from lastgood.training.rank.state import digest_tensors
@@ -59,7 +60,7 @@ class Replica:
         """The DDP wrappers of this generation."""
         self._is_bare = True
         """True while the module has not been wrapped since it was made."""
-        self.hook: CountingHook | None = None
+        self.hook: CountingHook | CollectiveCount | None = None
 
     @property
     def is_made_anew(self) -> bool:
@@ -104,7 +105,10 @@ class Replica:
         for wrapper in self._reducing:
             hook.attach_once(wrapper)
             self._count_buffer_broadcast(wrapper)
-        self.hook = hook if self._reducing else None
+        self.hook = hook
+        if not self._reducing:
+            self.hook = CollectiveCount(self._slot)
+            self.hook.start()
 
     def _count_buffer_broadcast(self, wrapper: DistributedDataParallel) -> None:
         """Count the broadcast of buffers before a forward pass: a rank that waits in it is not the one at fault."""
@@ -124,6 +128,7 @@ class Replica:
         """Drop the wrapper and its autograd hooks, which would call into a dead group."""
         for wrapper in self._reducing:
             wrapper.reducer._remove_autograd_hooks()  # noqa: SLF001 - nothing public drops them before collection
+        stop_counting()
         self._reducing = []
         self._wrapper = self._module
         self.hook = None
