@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lastgood.base.errors import EXIT_BAD_INPUT, BadInput, LastgoodError, Refused
 from lastgood.recovery import loop, messages
+from lastgood.recovery.crew import Standing
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import Raised, Symptom, Verdict
 from lastgood.training import control
@@ -439,6 +440,8 @@ class Supervisor:
             if rank is not None and (self.ending.is_finishing or self.leavers.is_ending(rank)):
                 continue
             self._reaped.add(worker.name)
+            if rank is not None and self._is_unseen(worker):
+                continue
             self.recorder.record(
                 "inventory",
                 body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)},
@@ -449,6 +452,12 @@ class Supervisor:
             end_orphans(self, worker)
 
     def _is_cascade(self, rank: int) -> bool:
+    def _is_unseen(self, worker: WorkerProcess) -> bool:
+        """Whether a rank ended after this turn's look: the next one says more of it than its mere end."""
+        assert self.state is not None
+        is_active = self.state.crew.of(worker.name) is Standing.ACTIVE
+        return self.is_running and is_active and not self.state.is_stopping
+
         """Whether a rank ended of a peer's end: in a collective of its own code, or done and called back in vain."""
         raised = self.raised.get(rank)
         return (raised is not None and raised.is_group_error) or rank in self.finished

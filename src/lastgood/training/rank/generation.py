@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from contextlib import suppress
 from dataclasses import replace
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from lastgood.training.rank.state import Trainable
 
 GATE_POLL_US = 200
+EXIT_NOT_WHOLE = 71
+"""A rank that cannot go back to where it began ends with this, to be replaced."""
 _GATE_DEPTH = 2
 """A snapshot is overwritten only once the signals of the step two before have been assessed."""
 
@@ -126,20 +129,23 @@ class Generation:
                 continue
             except RuntimeError as error:
                 # A peer died while the group was formed, or what builds the data raised; the supervisor revokes.
-                self._link.channel.send(
-                    control.StepRaised(
-                        generation=self.number,
-                        step=self.state_step,
-                        type_name=type(error).__name__,
-                        message=str(error)[:2000],
-                        is_group_error=not has_joined or is_group_error(error),
-                        trace="".join(traceback.format_exception(error))[-8000:],
-                    )
-                )
+                self._tell_raised(error, is_group_error=not has_joined or is_group_error(error))
                 self._link.wait_revoked(self.number)
                 continue
             self._link.slot.enter(Phase.BETWEEN, step=self.state_step)
             return
+
+    def _tell_raised(self, error: Exception, *, is_group_error: bool) -> None:
+        self._link.channel.send(
+            control.StepRaised(
+                generation=self.number,
+                step=self.state_step,
+                type_name=type(error).__name__,
+                message=str(error)[:2000],
+                is_group_error=is_group_error,
+                trace="".join(traceback.format_exception(error))[-8000:],
+            )
+        )
 
     def _leave(self) -> None:
         self.passes.clear()
@@ -219,9 +225,9 @@ class Generation:
         self.passes = list(passes)
 
     def _start_fresh(self) -> None:
-        if self._has_begun:
-            # A peer died in its start, and this rank had begun its first step: nothing of that may stay.
-            self._load(load_snapshot(self._link.run, self.rank, 0))
+        began = self._begin_again() if self._has_begun else None
+        if began is not None and not self.replica.is_made_anew:
+            self._load(began)
         self.is_fresh = True
         self.state_step = 0
         replicated, private = self.trainable.tensors()
@@ -234,9 +240,22 @@ class Generation:
                 needs="one state to begin with",
                 next="seed before the model is made, or leave init_sync of DDP as it is",
             )
+        if began is not None and self.replica.is_made_anew:
+            self._load(began)
         self._publish_state(0)
         self._has_begun = True
         write_addresses(self._link.run.addresses(self._link.worker), self.trainable.model)
+
+    def _begin_again(self) -> LoadedState:
+        """Return the state that this rank began with, since it had begun its first step when a peer died.
+
+        Where the state lies in stripes, that of the peer may be missing: then only a new process has it whole.
+        """
+        try:
+            return load_snapshot(self._link.run, self.rank, 0)
+        except SnapshotMismatch as mismatch:
+            self._tell_raised(mismatch, is_group_error=True)
+            os._exit(EXIT_NOT_WHOLE)
 
     def _tell_restored(
         self, *, intact: bool, bad_step: int | None = None, detail: str = ""

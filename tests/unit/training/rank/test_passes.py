@@ -29,7 +29,8 @@ def test_the_passes_after_a_restore(mode, restore_step, expected):
     assert {restore_step + 1} == {p.step for p in passes}
 
 
-@pytest.mark.parametrize("mode", list(VerifyMode))
+# A new beginning restores nothing: its state 0 is compared between the ranks instead.
+@pytest.mark.parametrize("mode", [mode for mode in VerifyMode if mode is not VerifyMode.BEGIN])
 @pytest.mark.parametrize("restore_step", [0, 1, 2, 50])
 def test_every_restore_ends_in_exactly_one_replay(mode, restore_step):
     """Leaving VERIFYING always needs one replayed step."""

@@ -1,0 +1,93 @@
+"""One observed run with its ledger: open, run, close, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lastgood.base.clock import SystemClock
+from lastgood.base.errors import EXIT_INTERNAL, LastgoodError
+from lastgood.contract.load import default_contract, load_contract
+from lastgood.contract.model import contract_digest
+from lastgood.fleet.topology import topology_digest
+from lastgood.ledger.writer import LedgerWriter
+from lastgood.training.machine import machine_versions, run_topology
+from lastgood.training.observe.supervisor import ObserveSupervisor
+from lastgood.training.recorder import Recorder
+from lastgood.training.session import RunResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lastgood.ledger.event import Event
+    from lastgood.training.metrics import RunMetrics
+    from lastgood.training.options import RunOptions
+
+
+def run_observed(
+    options: RunOptions,
+    *,
+    is_acting: bool,
+    listener: Callable[[Event], None] | None = None,
+    on_turn: Callable[[ObserveSupervisor], None] | None = None,
+    metrics: RunMetrics | None = None,
+) -> RunResult:
+    """Run a script that is not changed; with `is_acting` a fault starts all ranks again, else nothing is done about it.
+
+    Raises:
+        LastgoodError: what is wrong with the ledger, the contract or the live folder.
+    """
+    contract = (
+        load_contract(options.contract)
+        if options.contract is not None
+        else default_contract("training")
+    )
+    topology = run_topology(options.ranks)
+    with LedgerWriter(options.ledger) as writer:
+        if metrics is not None:
+            metrics.watch_ledger(lambda: writer.backlog_count)
+            on_turn = on_turn or metrics.take_turn  # type: ignore[assignment]
+        recorder = Recorder(
+            writer,
+            clock=SystemClock(),
+            run_id=options.run_id,
+            versions=machine_versions(),
+            topology=topology_digest(topology),
+            listener=listener,
+            metrics=metrics,
+        )
+        declared = options.contract
+        recorder.record(
+            "run.start",
+            body={
+                "command": [str(options.script), *options.arguments],
+                "world": options.ranks,
+                "spares": 0,
+                "contract_digest": contract_digest(contract),
+                "contract_assumed": declared is None,
+                "contract": None if declared is None else declared.read_text(encoding="utf-8"),
+                "topology": msgspec.to_builtins(topology),
+                "mode": "act" if is_acting else "observe",
+                "host": os.uname().nodename,
+                "hang_floor_us": options.limits.step_floor_us,
+            },
+        )
+        code = EXIT_INTERNAL
+        try:
+            code = ObserveSupervisor(
+                options, contract, recorder, is_acting=is_acting, on_turn=on_turn
+            ).run()
+        except LastgoodError as error:
+            code = error.exit_code
+            recorder.record(
+                "annotation", body={"text": "the run ended with an error", "error": str(error)}
+            )
+            raise
+        finally:
+            recorder.close_chunk()
+            recorder.record("attempt.end", body={"reason": "run ended"})
+            recorder.record("run.end", body={"exit_code": code})
+            head = writer.flush()
+        return RunResult(code, head)

@@ -1,0 +1,308 @@
+"""The supervisor of a job whose script is not changed.
+
+In observe mode it starts the ranks as torchrun would, watches, records, and ends when they have ended: it sends a rank
+nothing but the signals that it was sent itself. In act mode it takes the hard path: after the stacks it kills every
+rank, and starts all of them again on a fresh port, so that the script resumes from its own checkpoints.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from lastgood.base.clock import SystemClock
+from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
+from lastgood.recovery.messages import Escalate
+from lastgood.training.notify import notify
+from lastgood.training.observe.rank import Attempt, ObservedRank, free_port
+from lastgood.training.observe.restarting import Restarting
+from lastgood.training.observe.watcher import Watcher
+from lastgood.training.rundir import RunDir, default_root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lastgood.contract.model import FailureContract
+    from lastgood.training.observe.case import Case
+    from lastgood.training.options import RunOptions
+    from lastgood.training.recorder import Recorder
+
+TURN_S_MAX = 0.01
+LAST_WORDS_US = 2_000_000
+"""After the first rank ended, the others get so long to end of it before a verdict is acted upon."""
+KILLED_US_MAX = 5_000_000
+"""A killed rank that is not gone after this sits in the kernel; it is recorded and not waited for."""
+EXIT_INTERRUPTED = 130
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+
+
+class ObserveSupervisor:
+    """One job on this host."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        contract: FailureContract,
+        recorder: Recorder,
+        *,
+        is_acting: bool,
+        on_turn: Callable[[ObserveSupervisor], None] | None = None,
+    ) -> None:
+        """Nothing is started yet."""
+        self.options = options
+        self.contract = contract
+        self.recorder = recorder
+        self.is_acting = is_acting
+        self.state = None
+        """There is no recovery loop: metrics ask for it."""
+        self.spares: list[str] = []
+        self.clock = SystemClock()
+        self.run_dir = RunDir.create(
+            options.root or default_root(options.run_id), ranks=options.ranks
+        )
+        for name in ("endings", "first"):
+            (self.run_dir.root / name).mkdir()
+        self.watcher = Watcher(
+            recorder, run=options.run_id, limits=options.limits, stacks=self.run_dir.stacks
+        )
+        self.ranks: list[ObservedRank] = []
+        self._restarting = Restarting(contract)
+        self._pending: list[Case] = []
+        """Incidents that were acted upon and wait for the first step of the new attempt."""
+        self._attempt = 0
+        self._noticed: int | None = None
+        self._noticed_us = 0
+        self._on_turn = on_turn
+
+    def run(self) -> int:
+        """Run the job to its end; returns the exit code of `lastgood run`."""
+        previous = {number: signal.signal(number, self._notice) for number in _SIGNALS}
+        try:
+            self._start()
+            while True:
+                self._wait()
+                now_us = self.clock.monotonic_us()
+                self.watcher.look(now_us)
+                if self._on_turn is not None:
+                    self._on_turn(self)
+                code = self._turn(now_us)
+                if code is not None:
+                    return code
+        finally:
+            self._end()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    # --- starts -----------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._attempt += 1
+        attempt = Attempt(
+            number=self._attempt,
+            port=free_port(),
+            restarts_max=self._restarting.limit if self.is_acting else 0,
+            is_acting=self.is_acting,
+        )
+        self.ranks = [
+            ObservedRank(rank, attempt=attempt, options=self.options, run=self.run_dir)
+            for rank in range(self.options.ranks)
+        ]
+        self.recorder.attempt = self._attempt
+        names = {str(rank.rank): rank.name for rank in self.ranks}
+        pids = {str(rank.rank): rank.pid for rank in self.ranks}
+        self.recorder.record(
+            "attempt.start", body={"world": len(self.ranks), "workers": names, "pids": pids}
+        )
+        for rank in self.ranks:
+            self._record_exposure("exposure.join", rank)
+        self.watcher.begin_attempt(self.ranks, self._attempt)
+
+    def _record_exposure(self, kind: str, rank: ObservedRank) -> None:
+        self.recorder.record(
+            kind, devices=1, ranks=(rank.rank,), body={"worker": rank.name, "rank": rank.rank}
+        )
+
+    # --- one turn ---------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Sleep one turn; a signal ends it early."""
+        with suppress(InterruptedError):
+            select.select([], [], [], TURN_S_MAX)
+
+    def _turn(self, now_us: int) -> int | None:
+        """The exit code when the job is over."""
+        if self._noticed is not None:
+            self._end_grace(now_us)
+        codes = [rank.exit_code for rank in self.ranks]
+        if all(code is not None for code in codes):
+            self.watcher.finish(now_us)
+            if self._noticed is None and self.is_acting and self._may_restart():
+                return self._restart(now_us)
+            return self._over(now_us)
+        self._close_after_restart(now_us)
+        is_hit = self.watcher.open_case is not None and self.watcher.is_diagnosed
+        if self.is_acting and is_hit and self._noticed is None and self._had_last_words(now_us):
+            return self._restart(now_us)
+        return None
+
+    def _had_last_words(self, now_us: int) -> bool:
+        """Peers of a rank that ended get a moment to say what they saw; a hang gets none."""
+        case = self.watcher.open_case
+        assert case is not None
+        if all(rank.exit_code is None for rank in self.ranks):
+            return True
+        return now_us - case.detected_us > LAST_WORDS_US
+
+    def _may_restart(self) -> bool:
+        """True when a rank failed and none said by its exit code what is to be done."""
+        codes = {rank.exit_code for rank in self.ranks}
+        return any(codes) and not codes & {EXIT_REQUEUE, EXIT_DO_NOT_REQUEUE}
+
+    def _over(self, now_us: int) -> int:
+        """Every rank has ended: say how, and with which code."""
+        code = job_code([rank.exit_code or 0 for rank in self.ranks], self._first_failed())
+        self.watcher.close_case(now_us, "ended", exit_code=code)
+        self._close_pending(now_us, "ended", exit_code=code)
+        if self._noticed is not None and self.is_acting and code != EXIT_DO_NOT_REQUEUE:
+            code = EXIT_INTERRUPTED if self._noticed == signal.SIGINT else EXIT_REQUEUE
+        return code
+
+    def _first_failed(self) -> int | None:
+        case = self.watcher.open_case
+        if case is None or not case.culprits:
+            return None
+        return self.ranks[case.culprits[0]].exit_code
+
+    # --- act: the hard path -----------------------------------------------------------------------
+
+    def _restart(self, now_us: int) -> int | None:
+        """Kill what is left, and start all ranks again, unless the contract's limit is reached."""
+        case = self.watcher.open_case
+        if case is None:  # every rank ended at once, without a verdict yet
+            return self._over(now_us)
+        if self.ranks and {r.exit_code for r in self.ranks} & {EXIT_REQUEUE, EXIT_DO_NOT_REQUEUE}:
+            self._kill_all(case.id)
+            return self._over(self.clock.monotonic_us())
+        reason = self._restarting.refusal(
+            case.signature, now_us=now_us, has_progressed=self.watcher.first_step is not None
+        )
+        self._kill_all(case.id)
+        if reason is not None:
+            return self._escalate(case, reason)
+        self.recorder.record("attempt.end", body={"reason": "fault"})
+        for rank in self.ranks:
+            self._record_exposure("exposure.leave", rank)
+            rank.close()
+        self.watcher.hand_over()
+        self._pending.append(case)
+        self.recorder.record(
+            "restore.begin",
+            incident=case.id,
+            body={"plan": "every rank starts again; the script resumes from its own checkpoints"},
+        )
+        self._start()
+        return None
+
+    def _kill_all(self, incident: str) -> None:
+        began_us = self.clock.monotonic_us()
+        killed = [rank.name for rank in self.ranks if rank.exit_code is None]
+        for rank in self.ranks:
+            rank.kill()
+        until_us = began_us + KILLED_US_MAX
+        while self.clock.monotonic_us() < until_us and any(r.exit_code is None for r in self.ranks):
+            self.clock.sleep_us(2_000)
+        stuck = [rank.name for rank in self.ranks if rank.exit_code is None]
+        self.recorder.record(
+            "isolate",
+            incident=incident,
+            isolate_us=self.clock.monotonic_us() - began_us,
+            body={"killed": killed, "parked": [], "unkillable": stuck},
+        )
+
+    def _close_after_restart(self, now_us: int) -> None:
+        """All ranks did a step of the new attempt: what led to it is over."""
+        first = self.watcher.first_step
+        if not self._pending or first is None:
+            return
+        step = None if first.source == "count" else first.step - 1
+        body: dict[str, object] = {"numbered_by": first.source}
+        if step is None:
+            body["lost_steps_unknown"] = "the script does not say which step it resumed from"
+        for case in self._pending:
+            self.recorder.record(
+                "restore",
+                incident=case.id,
+                body={"step": step, "tier": "script", "numbered_by": first.source},
+            )
+            self._restarting.recovered(case.signature, now_us=now_us)
+        newest = max(case.step for case in self._pending)
+        if step is not None:
+            body["lost_steps"] = max(0, newest - step)
+        self._close_pending(now_us, "restarted", **body)
+
+    def _close_pending(self, now_us: int, outcome: str, **body: object) -> None:
+        for case in self._pending:
+            kept = self.watcher.hand_over()
+            self.watcher.reopen(case)
+            self.watcher.close_case(now_us, outcome, **body)
+            if kept is not None:
+                self.watcher.reopen(kept)
+        self._pending = []
+
+    def _escalate(self, case: Case, reason: str) -> int:
+        owner = self.contract.spec.recovery.restore.owner
+        self.recorder.record("escalate", incident=case.id, body={"reason": reason, "owner": owner})
+        asked = Escalate(
+            reason=reason,
+            incident=case.id,
+            owner=owner,
+            transition="restore",
+            culprits=case.culprits,
+        )
+        notify(self.contract, self.recorder, asked, ledger=self.options.ledger)
+        now_us = self.clock.monotonic_us()
+        self.watcher.close_case(now_us, "escalated", reason=reason)
+        self._close_pending(now_us, "escalated", reason=reason)
+        return EXIT_DO_NOT_REQUEUE
+
+    # --- signals ----------------------------------------------------------------------------------
+
+    def _notice(self, number: int, _frame: object) -> None:
+        """Pass a signal on; the second one of a person ends the ranks."""
+        if self._noticed is not None and number in {signal.SIGINT, signal.SIGTERM}:
+            for rank in self.ranks:
+                rank.kill()
+            return
+        if self._noticed is None:
+            self._noticed, self._noticed_us = number, self.clock.monotonic_us()
+        for rank in self.ranks:
+            rank.signal(number)
+
+    def _end_grace(self, now_us: int) -> None:
+        """After a notice, in act mode, ranks that do not end within the grace are killed."""
+        if self.is_acting and now_us - self._noticed_us > self.options.preemption_grace_us:
+            for rank in self.ranks:
+                rank.kill()
+
+    def _end(self) -> None:
+        """Leave nothing behind. In observe mode a fault of this process costs the records and not the job: it waits."""
+        for rank in self.ranks if self.is_acting else ():
+            rank.kill()
+        for rank in self.ranks:
+            if rank.exit_code is None:
+                rank.process.wait()
+            self._record_exposure("exposure.leave", rank)
+            with suppress(ValueError, BufferError):
+                rank.close()
+        self.run_dir.remove()
+
+
+def job_code(codes: list[int], culprit: int | None) -> int:
+    """The job's own exit code: 93 and 75 of any rank first, else the culprit's, else the first that is not 0."""
+    for wanted in (EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE):
+        if wanted in codes:
+            return wanted
+    found = culprit or next((code for code in codes if code), 0)
+    return 128 - found if found < 0 else found

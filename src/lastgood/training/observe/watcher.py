@@ -1,0 +1,345 @@
+"""The look at a job from outside: steps, liveness, one incident at a time, and stacks when there is one.
+
+Used by `lastgood run --mode observe` and by the process that `lastgood.attach` starts on each host. It records and it
+dumps; it never signals a rank.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from lastgood.base.clock import SystemClock
+from lastgood.signals import liveness
+from lastgood.signals.reading import Assessment, Phase, Question, Symptom, Verdict
+from lastgood.training.observe import case
+from lastgood.training.observe.dumps import JobDump
+from lastgood.training.observe.stack_groups import group_stacks
+from lastgood.training.observing import read_rank
+from lastgood.training.recorder import STEPS_PER_CHUNK
+from lastgood.training.slot import RING_LENGTH
+from lastgood.training.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from lastgood.signals.limits import Limits
+    from lastgood.signals.reading import RankReading
+    from lastgood.training.observe.ending import EndingNote
+    from lastgood.training.recorder import Recorder
+    from lastgood.training.slot import StatusSlot
+
+LIVENESS_EVERY_US = 40_000
+MISSED_STEPS = RING_LENGTH - 4
+"""So far may the ranks run ahead of the look before steps are counted without being timed one by one."""
+
+
+class Watched(Protocol):
+    """A rank as the watcher sees it; whether it is a child of this process does not matter."""
+
+    rank: int
+    name: str
+    pid: int
+    slot: StatusSlot
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        ...
+
+    @property
+    def ending(self) -> EndingNote | None:
+        """What it said about its end."""
+        ...
+
+    @property
+    def first_step(self) -> tuple[int, str] | None:
+        """The number of its first step, and who knows it."""
+        ...
+
+
+class FirstStep(NamedTuple):
+    """The first step that all ranks did in an attempt."""
+
+    step: int
+    source: str
+    """`optimizer` or `script` know the number; `count` only counts from the start of the process."""
+
+
+class Watcher:
+    """Watches the ranks of one attempt after another."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        run: str,
+        limits: Limits,
+        stacks: Path,
+        host: str | None = None,
+        is_all: bool = True,
+    ) -> None:
+        """`is_all` is False where other hosts have ranks of the job too: then waiting alone names nobody here."""
+        self.recorder = recorder
+        self.ranks: Sequence[Watched] = ()
+        self.attempt = 0
+        self.first_step: FirstStep | None = None
+        self.last_verdict: Assessment | None = None
+        self.step_offset = 0
+        """Added to the ranks' own numbers where they only count: a restarted process counts from 1 again."""
+        self._limits = limits
+        self._watch = Watch(limits)
+        self._stacks = stacks
+        self._is_all = is_all
+        self._book = case.Book(run=run, host=host or os.uname().nodename)
+        self._dump: JobDump | None = None
+        self._next_liveness_us = 0
+        self._memory: liveness.LivenessMemory | None = None
+        self._slow: tuple[int, ...] = ()
+        self._traced: set[str] = set()
+        self._is_waiting_said = False
+        self._clock = SystemClock()
+        self._stepped_us = self._clock.wall_us()
+        """Wall time at which the newest step was done."""
+
+    @property
+    def open_case(self) -> case.Case | None:
+        """The incident that is open."""
+        return self._book.open
+
+    @property
+    def step(self) -> int:
+        """Newest step that all ranks have done, in the numbers of the ledger."""
+        return self._watch.next_step - 1 + self.step_offset
+
+    def begin_attempt(self, ranks: Sequence[Watched], number: int) -> None:
+        """Watch these ranks from now on."""
+        self.ranks, self.attempt = ranks, number
+        self.recorder.attempt = number
+        self.first_step = None
+        self._memory = None
+        self._watch.begin_generation(number, next_step=1)
+
+    def look(self, now_us: int) -> None:
+        """One turn."""
+        self._collect_steps(now_us)
+        if now_us >= self._next_liveness_us:
+            self._next_liveness_us = now_us + LIVENESS_EVERY_US
+            self._look_for_hangs(now_us)
+        self._advance_dump(now_us)
+
+    def close_case(self, now_us: int, outcome: str, **body: object) -> None:
+        """The job ended, or moved on by other means than its own."""
+        self._finish_dump(now_us)
+        self._keep(case.close(self._book, now_us=now_us, step=self.step, outcome=outcome, **body))
+
+    def finish(self, now_us: int) -> None:
+        """Take in the last steps and verdicts of ranks that have all ended."""
+        self._collect_steps(now_us)
+        self._look_for_hangs(now_us)
+        self._finish_dump(now_us)
+
+    def hand_over(self) -> case.Case | None:
+        """Give up the open incident to whoever acts on it: he closes it, and the next failure is another one."""
+        found, self._book = self._book.open, replace(self._book, open=None)
+        return found
+
+    def reopen(self, found: case.Case) -> None:
+        """Take an incident back, to close it."""
+        self._book = replace(self._book, open=found)
+
+    @property
+    def is_diagnosed(self) -> bool:
+        """True when the open incident has its stacks, as far as they come."""
+        return self._book.open is not None and self._book.open.diagnosed_us is not None
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _collect_steps(self, now_us: int) -> None:
+        if not self.ranks or (self.first_step is None and not self._found_first()):
+            return
+        self._skip_missed()
+        for assessed in self._watch.assess_steps(self.ranks, now_us=now_us):  # type: ignore[arg-type]
+            finished = assessed.finished
+            self._stepped_us = finished.done_wall_us
+            self.recorder.step_done(
+                finished.step + self.step_offset,
+                done_wall_us=finished.done_wall_us,
+                loss=finished.mean_loss,
+            )
+            self._say_slow(assessed.performance)
+
+    def _found_first(self) -> bool:
+        notes = [rank.first_step for rank in self.ranks]
+        known = [note for note in notes if note is not None]
+        if len(known) < len(notes):
+            return False
+        number, source = max(known)
+        if source == "count":
+            # Where nobody knows the number, steps go on behind what was counted before: redone or not, nobody can say.
+            self.step_offset = max(0, self.step if self.attempt > 1 else 0)
+        else:
+            self.step_offset = 0
+        self._watch.begin_generation(self.attempt, next_step=number)
+        self.first_step = FirstStep(number + self.step_offset, source)
+        self.recorder.begin_steps(first=self.first_step.step)
+        self._stepped_us = self._clock.wall_us()
+        return True
+
+    def _skip_missed(self) -> None:
+        """Steps faster than the look: counted, their times spread evenly over the time that they took together."""
+        done = min(rank.slot.view().published_step for rank in self.ranks)
+        first = self._watch.next_step
+        if done - first < MISSED_STEPS:
+            return
+        self.recorder.close_chunk()
+        count, now_us = done - first, self.recorder.wall_us(self._clock.monotonic_us())
+        began_us = min(self._stepped_us, now_us)
+        ended_us = [began_us + (now_us - began_us) * k // count for k in range(1, count + 1)]
+        number = first + self.step_offset
+        for at in range(0, count, STEPS_PER_CHUNK):
+            part = ended_us[at : at + STEPS_PER_CHUNK]
+            body = {
+                "first": number + at,
+                "last": number + at + len(part) - 1,
+                "began_us": ended_us[at - 1] if at else began_us,
+                "ended_us": part,
+                "spread": True,
+            }
+            self.recorder.record("step", t_occurred_us=body["began_us"], body=body)
+        self._stepped_us = now_us
+        self.recorder.begin_steps(first=done + self.step_offset)
+        self._watch.begin_generation(self.attempt, next_step=done)
+
+    def _say_slow(self, found: Assessment) -> None:
+        """A rank that is slow among its peers, once each time the names change."""
+        if found.culprits == self._slow or found.verdict is Verdict.UNKNOWN:
+            return
+        self._slow = found.culprits
+        if found.culprits:
+            self.recorder.record(
+                "observation",
+                symptom=str(Symptom.SLOW),
+                ranks=found.culprits,
+                body={"evidence": list(found.evidence)},
+            )
+
+    # --- liveness ---------------------------------------------------------------------------------
+
+    def _look_for_hangs(self, now_us: int) -> None:
+        if not self.ranks:
+            return
+        readings = [self._read(rank) for rank in self.ranks]
+        found = liveness.assess(
+            readings, limits=self._watch.limits, now_us=now_us, previous=self._memory
+        )
+        found = self._patient(found, readings, now_us)
+        self._memory = liveness.remember(self._memory, readings, now_us=now_us)
+        self.last_verdict = found
+        was_open = self._book.open
+        self._keep(
+            case.look(self._book, found, now_us=now_us, step=self.step, attempt=self.attempt)
+        )
+        self._say_traces()
+        if was_open is None and self._book.open is not None:
+            self._dump = JobDump(self.ranks, self._stacks, now_us=now_us)
+
+    def _read(self, rank: Watched) -> RankReading:
+        code = rank.exit_code
+        note = rank.ending if code is not None else None
+        raised = note.raised if note is not None else None
+        reading = read_rank(rank.rank, rank, generation=self.attempt, raised=raised)  # type: ignore[arg-type]
+        if code == 0 and reading.phase is not Phase.FINISHED:
+            # `os._exit(0)` in the middle of a job is an end like any other, if the others still wait for it.
+            return replace(reading, phase=Phase.FINISHED)
+        return reading
+
+    def _patient(
+        self, found: Assessment, readings: Sequence[RankReading], now_us: int
+    ) -> Assessment:
+        """What an unchanged script needs besides: it declares no sections, and a rank may leave early."""
+        if found.verdict is not Verdict.UNKNOWN or found.symptom is not Symptom.HANG:
+            return found
+        left = [r for r in readings if r.exit_code == 0]
+        living = [r for r in readings if r.exit_code is None]
+        if left and living:
+            return _left_early(left, living, onset_us=found.onset_us)
+        is_waiting = any(r.phase is Phase.COLLECTIVE for r in living)
+        silent_us = now_us - (found.onset_us or now_us)
+        if not is_waiting and silent_us < case.NOBODY_FACTOR * self._limits.step_floor_us:
+            return Assessment(question=Question.LIVENESS, verdict=Verdict.SUSPECT)
+        if not self._is_all:
+            self._say_waiting(found, readings)
+            return Assessment(question=Question.LIVENESS, verdict=Verdict.SUSPECT)
+        return found
+
+    def _say_waiting(self, found: Assessment, readings: Sequence[RankReading]) -> None:
+        """Everybody here waits for another host: its watcher names the rank, this one only says what it saw."""
+        if self._is_waiting_said:
+            return
+        self._is_waiting_said = True
+        launches = {str(r.rank): r.launches for r in readings}
+        self.recorder.record(
+            "observation",
+            symptom=str(Symptom.HANG),
+            role="context",
+            body={"text": "the ranks of this host wait for another host", "evidence": list(found.evidence), "launches": launches},
+        )  # fmt: skip
+
+    def _say_traces(self) -> None:
+        """The trace of what each rank raised, once."""
+        for rank in self.ranks:
+            if rank.name in self._traced or rank.exit_code is None:
+                continue
+            note = rank.ending
+            if note is None or note.raised is None:
+                continue
+            self._traced.add(rank.name)
+            self.recorder.record(
+                "observation",
+                role="cascade" if note.raised.is_group_error else "initiating",
+                ranks=(rank.rank,),
+                incident=self._book.open.id if self._book.open is not None else None,
+                body={"raised": "group_error" if note.raised.is_group_error else "exception", "type": note.raised.type_name, "message": note.raised.message, "trace": note.trace},
+            )  # fmt: skip
+
+    # --- stacks -----------------------------------------------------------------------------------
+
+    def _advance_dump(self, now_us: int) -> None:
+        if self._dump is not None and self._dump.advance(now_us):
+            self._finish_dump(now_us)
+
+    def _finish_dump(self, now_us: int) -> None:
+        if self._dump is None:
+            return
+        dump, self._dump = self._dump, None
+        dump.close()
+        groups = group_stacks(dump.stacks())
+        self._keep(case.diagnosed(self._book, groups, asked=dump.asked_count, now_us=now_us))
+
+    def _keep(self, book: case.Book) -> None:
+        self._book = replace(book, said=())
+        for said in book.said:
+            fields = {k: v for k, v in said.fields.items() if v is not None}
+            self.recorder.record_from_loop(said.kind, fields)
+
+
+def _left_early(
+    left: Sequence[RankReading], living: Sequence[RankReading], *, onset_us: int | None
+) -> Assessment:
+    """Ranks that ended with code 0 while the others wait for them: an end too early."""
+    foremost = max(r.step for r in living)
+    return Assessment(
+        question=Question.LIVENESS,
+        verdict=Verdict.FAILED,
+        symptom=Symptom.PROCESS_EXIT,
+        culprits=tuple(sorted(r.rank for r in left)),
+        onset_us=min((r.progress_us for r in left), default=onset_us),
+        evidence=tuple(
+            f"rank {r.rank} ({r.worker}) ended with exit code 0 after step {r.step}, while others wait in step {foremost}"
+            for r in left
+        ),
+        key="exit code 0",
+    )

@@ -1,0 +1,79 @@
+"""The process of a rank whose script is not changed: hook torch, then run the script as `python SCRIPT` would.
+
+Started by the supervisor of observe mode as `python -m lastgood.training.rank.observed SCRIPT [ARGS]`, with torchrun's
+environment. The script sees itself as `__main__`, with its own arguments and its folder first on the path.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lastgood.training.observe.ending import write_ending
+from lastgood.training.rank.counting import Counting
+from lastgood.training.rank.dump_thread import answer_dump_requests
+from lastgood.training.rank.group import is_group_error
+from lastgood.training.slot import StatusSlot
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_PTRACER = 0x59616D61
+_PTRACER_ANY = ctypes.c_ulong(-1)
+
+
+def main() -> None:
+    """Run the script under observation."""
+    folder, worker = Path(os.environ["LASTGOOD_RUN_DIR"]), os.environ["LASTGOOD_WORKER"]
+    let_in(dies_with_parent=os.environ.get("LASTGOOD_MODE") == "act")
+    slot = StatusSlot(folder / "status" / worker)
+    rank = int(os.environ["RANK"])
+    slot.begin_generation(int(os.environ["LASTGOOD_ATTEMPT"]), rank)
+    Counting(slot, rank=rank, first_step=folder / "first" / worker).install()
+    answer_dump_requests(folder / "stacks", worker)
+    script, *arguments = sys.argv[1:]
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    ending = folder / "endings" / worker
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        write_ending(ending, slot, code=code)
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever the script raised is said, and shown as Python does
+        code = 130 if isinstance(error, KeyboardInterrupt) else 1
+        write_ending(ending, slot, code=code, error=error, is_group_error=is_group_error(error))
+        traceback.print_exception(type(error), error, _of_script(error.__traceback__, script))
+        sys.exit(code)
+    write_ending(ending, slot, code=0)
+
+
+def let_in(*, dies_with_parent: bool) -> None:
+    """Let the stack dumper read this process where the kernel would refuse; die with the supervisor if asked to."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if dies_with_parent:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.prctl(_PR_SET_PTRACER, _PTRACER_ANY)
+
+
+def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None:
+    """The trace from the script's own first frame on: what stands above it is this module and runpy."""
+    found = trace
+    while found is not None and found.tb_frame.f_code.co_filename != script:
+        found = found.tb_next
+    return found or trace
+
+
+if __name__ == "__main__":
+    # The script may import this module by its real name; both names must share one state.
+    from lastgood.training.rank import observed  # noqa: PLW0406
+
+    observed.main()

@@ -1,0 +1,102 @@
+"""An unchanged script under observe mode: a stopped rank is named and not touched, a dead one is named and reported."""
+
+from __future__ import annotations
+
+import signal
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from lastgood.ledger.event import Event
+from lastgood.ledger.incident import Incident, fold_incidents
+from lastgood.ledger.verify import verify_ledger
+from tests.fault.observed_run import ObservedRun, steps_done
+
+pytestmark = pytest.mark.fault
+RANKS = 3
+
+
+class Seen:
+    """What one observed run left: a stop that ended by itself, then a kill."""
+
+    def __init__(self, folder: Path) -> None:
+        options = ("--hang-after", "1s")
+        with ObservedRun(folder, "--loaders", "1", ranks=RANKS, options=options) as run:
+            run.wait_for(steps_done)
+            self.step_before = steps_done(run.events())
+            self.pids = [run.pid_of(rank) for rank in range(RANKS)]
+            run.signal_rank(1, signal.SIGSTOP)
+            run.wait_for(lambda events: any(e.kind == "diagnose" for e in events))
+            self.living_in_the_hang = [pid for pid in self.pids if Path(f"/proc/{pid}").exists()]
+            run.signal_rank(1, signal.SIGCONT)
+            run.wait_for(lambda events: any(e.kind == "incident.close" for e in events))
+            run.signal_rank(2, signal.SIGKILL)
+            self.exit_code = run.end()
+        self.events = run.events()
+        self.incidents = fold_incidents(self.events)
+        self.ledger = run.ledger
+        self.output = run.log.read_text()
+
+    def of(self, kind: str, incident: Incident) -> list[Event]:
+        return [e for e in self.events if e.kind == kind and e.incident == incident.id]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    return Seen(tmp_path_factory.mktemp("observe"))
+
+
+@pytest.mark.timeout(170)
+def test_a_stopped_rank_is_named_and_the_incident_closes_when_it_goes_on(seen):
+    incident = seen.incidents[0]
+    assert (incident.symptom, incident.ranks) == ("hang", (1,))
+    assert incident.outcome == "resolved"
+    assert incident.lost_steps == 0
+    assert 1_000_000 <= (incident.detect_us or 0) < 10_000_000
+    assert incident.isolated_us is None
+    assert incident.restored_us is None
+
+
+def test_the_stacks_of_all_ranks_are_grouped_and_the_stopped_one_stands_out(seen):
+    (diagnose,) = seen.of("diagnose", seen.incidents[0])
+    trainers = [g for g in diagnose.body["stack_groups"] if g["role"] == "trainer"]
+    assert [g["ranks"] for g in trainers if g["is_usual"]] == [[0, 2]]
+    assert diagnose.body["outliers"] == [1]
+    assert any(g["role"] == "loader" for g in diagnose.body["stack_groups"])
+    usual = next(g for g in trainers if g["is_usual"])
+    assert any("backward" in frame for frame in usual["stack"])
+
+
+def test_nothing_is_killed_and_nothing_started_again(seen):
+    assert seen.living_in_the_hang == seen.pids
+    assert {e.kind for e in seen.events} & {"isolate", "restore", "restore.begin"} == set()
+    assert [e.attempt for e in seen.events if e.kind == "attempt.start"] == [1]
+
+
+def test_a_killed_rank_is_named_and_its_peers_are_the_cascade(seen):
+    incident = seen.incidents[1]
+    assert (incident.symptom, incident.ranks) == ("process_exit", (2,))
+    assert incident.outcome == "ended"
+    raised = [e for e in seen.events if e.body.get("raised") == "group_error"]
+    assert {e.ranks for e in raised} == {(0,), (1,)}
+    assert {e.role for e in raised} == {"cascade"}
+
+
+def test_the_command_ends_with_the_code_of_the_job(seen):
+    assert seen.exit_code == 128 + signal.SIGKILL
+    assert "resolved by itself" in seen.output
+    assert "<- stands out" in seen.output
+
+
+def test_steps_are_counted_before_during_and_after(seen):
+    steps = [e for e in seen.events if e.kind == "step"]
+    assert steps[0].body["first"] == 1
+    assert all(
+        a.body["last"] + 1 == b.body["first"] for a, b in zip(steps, steps[1:], strict=False)
+    )
+    assert steps[-1].body["last"] > seen.step_before
+
+
+def test_the_ledger_of_an_observed_run_verifies(seen):
+    assert verify_ledger(seen.ledger).ok

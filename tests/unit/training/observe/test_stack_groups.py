@@ -1,0 +1,82 @@
+"""Stacks of equal text are one group; the largest is usual, the others are named, and a tie names nobody."""
+
+from lastgood.training.observe.stack_groups import (
+    ProcessStack,
+    group_stacks,
+    main_thread,
+    outlier_ranks,
+)
+
+WAITING = """Process 101: python train.py
+Python v3.11.7 (/usr/bin/python3.11)
+
+Thread 101 (idle): "MainThread"
+    backward (torch/autograd/__init__.py:353)
+    <module> (train.py:20)
+Thread 144 (idle): "lastgood-dump"
+    wait (threading.py:331)
+"""
+BUSY = """Process 102: python train.py
+Python v3.11.7 (/usr/bin/python3.11)
+
+Thread 0x7F00AA (active+gil): "MainThread"
+    spin (train.py:14)
+    <module> (train.py:20)
+"""
+LOADER = """Process 201: python train.py
+
+Thread 201 (idle): "MainThread"
+    _worker_loop (torch/utils/data/_utils/worker.py:257)
+    <module> (train.py:17)
+"""
+INSIDE = """Thread 0x00007f1 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 331 in wait
+
+Current thread 0x00007f2 (most recent call first):
+  File "/srv/venv/lib/python3.11/site-packages/torch/autograd/__init__.py", line 353 in backward
+  File "train.py", line 20 in <module>
+"""
+
+
+def stacks(*texts: str) -> list[ProcessStack]:
+    return [ProcessStack(rank, 100 + rank, False, text) for rank, text in enumerate(texts)]
+
+
+def test_ranks_at_the_same_place_are_one_group_and_the_odd_one_is_named():
+    groups = group_stacks(stacks(WAITING, BUSY, WAITING.replace("101", "103"), WAITING))
+    assert [(g.ranks, g.is_usual, g.is_outlier) for g in groups] == [
+        ((0, 2, 3), True, False),
+        ((1,), False, True),
+    ]
+    assert outlier_ranks(groups) == (1,)
+    assert groups[1].stack == ("spin (train.py:14)", "<module> (train.py:20)")
+
+
+def test_with_a_tie_nobody_is_usual_and_nobody_stands_out():
+    groups = group_stacks(stacks(WAITING, BUSY))
+    assert {(g.is_usual, g.is_outlier) for g in groups} == {(False, False)}
+    assert outlier_ranks(groups) == ()
+
+
+def test_loaders_are_compared_with_loaders_and_never_name_a_rank_as_trainer():
+    dumps = [*stacks(WAITING, WAITING, WAITING), ProcessStack(1, 201, True, LOADER)]
+    groups = group_stacks(dumps)
+    assert [(g.role, g.ranks) for g in groups] == [("trainer", (0, 1, 2)), ("loader", (1,))]
+    assert outlier_ranks(groups) == ()
+
+
+def test_whether_a_thread_was_idle_or_active_makes_no_other_group():
+    active = WAITING.replace("(idle)", "(active)")
+    assert len(group_stacks(stacks(WAITING, active))) == 1
+
+
+def test_pythons_own_dump_is_read_too_and_its_last_thread_is_the_main_one():
+    assert main_thread(INSIDE) == (
+        "backward (torch/autograd/__init__.py:353)",
+        "<module> (train.py:20)",
+    )
+
+
+def test_a_dump_without_frames_is_no_stack():
+    assert main_thread("Error: no such process\n") == ()
+    assert group_stacks(stacks("", WAITING))[0].ranks == (1,)
