@@ -40,6 +40,11 @@ class LineView:
             f"run {options.run_id} ended with code {result.exit_code}{_MEANING.get(result.exit_code, '')}; "
             f"{result.head.size} events in {options.ledger}"
         )
+        if result.unwritten is not None:
+            self.say(
+                f"the ledger could not be written to the end: {result.unwritten_count} events are in {result.unwritten}; "
+                "the next lastgood run with this ledger puts them in"
+            )
         self.say(f"next: lastgood report {options.ledger} --run {options.run_id}")
 
     def say(self, text: str) -> None:

@@ -5,6 +5,10 @@ within the linger time, whichever is first. A future is done when its events are
 silent: it is on the future, and the next `submit`, `flush` or `close` raises it once more for callers that do not
 look at futures. When the storage itself fails the writer stays failed, because what follows a lost event must not
 be recorded as if nothing were missing.
+
+A writer that may hold events does better where the storage may come back (a full disk, a lost mount): it keeps what
+cannot be written in memory, in order, tries again every second with a fresh connection, and says so in `outage`. No
+event is dropped; what is still held at the end is in `unwritten`, for its caller to save elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
+
+import apsw
 
 from lastgood.base.clock import Clock, SystemClock
 from lastgood.base.errors import LedgerError
@@ -31,6 +37,28 @@ QUEUE_COUNT_MAX = 65_536
 """Submissions that may wait. A full queue blocks the submitter: a slow disk must show."""
 SUBMIT_S_MAX = 30.0
 CLOSE_S_MAX = 30.0
+RETRY_US = 1_000_000
+"""How often a writer that holds events tries to write them."""
+_PASSING = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.ReadOnlyError,
+    apsw.CantOpenError,
+    apsw.BusyError,
+    apsw.LockedError,
+    OSError,
+)
+"""Failures of the storage that may end by themselves, or by a person's hand; damage is none of them."""
+
+
+class Outage(NamedTuple):
+    """The ledger cannot be written at present."""
+
+    since_us: int
+    """Monotonic microseconds."""
+    reason: str
+    held_count: int
+    """Events that wait in memory."""
 
 
 class _Submission:
@@ -53,8 +81,12 @@ class LedgerWriter:
         projections: Sequence[Projection] = (),
         clock: Clock | None = None,
         linger_us: int = LINGER_US,
+        may_hold: bool = False,
     ) -> None:
         """Opens (or makes) the ledger; what is wrong with it is raised here, not later.
+
+        Args:
+            may_hold: keep events in memory while the storage fails, instead of failing with it.
 
         Raises:
             LedgerError: As `open_store` does.
@@ -73,6 +105,13 @@ class LedgerWriter:
         self._is_closed = False
         self._submitted_count = self._done_count = 0
         self._head: TreeHead | None = None
+        self._may_hold = may_hold
+        self._held: list[_Submission] = []
+        self._next_try_us = 0
+        self.outage: Outage | None = None
+        """Set while events are held; read it from any thread."""
+        self.unwritten: tuple[Event, ...] = ()
+        """After `close`: the events that could not be written to the end."""
         opened: Future[None] = Future()
         self._thread = threading.Thread(
             target=self._run, args=(opened,), name="ledger-writer", daemon=True
@@ -118,6 +157,12 @@ class LedgerWriter:
                 ) from error
             self._submitted_count += 1
         return submission.future
+
+    @property
+    def head(self) -> TreeHead:
+        """The tree head over what is durable."""
+        assert self._head is not None, "a writer that was opened knows its head"
+        return self._head
 
     @property
     def backlog_count(self) -> int:
@@ -184,17 +229,64 @@ class LedgerWriter:
             return
         self._head = store.head()
         opened.set_result(None)
-        with store:
-            is_last = False
-            while not is_last:
-                group, is_last = self._next_group()
-                self._commit(store, group)
-                self._done_count += len(group)
+        is_last = False
+        while not is_last:
+            group, is_last = self._next_group()
+            self._held += group
+            if self._held and (is_last or self._clock.monotonic_us() >= self._next_try_us):
+                store = self._try(store)
+            elif self.outage is not None:
+                self._say_outage(self.outage.reason)
+        if self._held:
+            self._give_up()
+        else:
             self._seal(store)
+        store.close()
+
+    def _try(self, store: Store) -> Store:
+        """Commits what is held; returns the connection to go on with."""
+        if self.outage is not None:
+            try:
+                store.close()
+                store = open_store(
+                    self.path, create=False, projections=self._projections, clock=self._clock
+                )
+            except LedgerError as error:
+                self._say_outage(str(error), is_tried=True)
+                return store
+        self._commit(store, self._held)
+        return store
+
+    def _say_outage(self, reason: str, *, is_tried: bool = False) -> None:
+        now_us = self._clock.monotonic_us()
+        since_us = self.outage.since_us if self.outage is not None else now_us
+        count = sum(len(submission.events) for submission in self._held)
+        self.outage = Outage(since_us, reason, count)
+        if is_tried:
+            self._next_try_us = now_us + RETRY_US
+
+    def _give_up(self) -> None:
+        """The end has come and the storage has not: nobody may take these events for recorded."""
+        reason = self.outage.reason if self.outage is not None else "unknown"
+        self.unwritten = tuple(event for s in self._held for event in s.events)
+        error = LedgerError(
+            "the last events could not be recorded",
+            where=self.path,
+            found=f"{len(self.unwritten)} events in memory; {reason}",
+            code="LG-L09",
+        )
+        self._failure, self._is_broken = self._failure or error, True
+        for submission in self._held:
+            submission.future.set_exception(error)
+        self._done_count += len(self._held)
+        self._held = []
 
     def _next_group(self) -> tuple[list[_Submission], bool]:
         """Waits for a submission, then for company; the bool says that no more will come."""
-        first = self._queue.get()
+        try:
+            first = self._queue.get(timeout=RETRY_US / 1e6 if self.outage is not None else None)
+        except queue.Empty:
+            return [], False  # time to try again
         if first is None:
             return [], True
         group, count = [first], len(first.events)
@@ -226,8 +318,14 @@ class LedgerWriter:
                 results = store.append_groups([submission.events for submission in group])
                 self._head = store.head()
             except Exception as error:  # noqa: BLE001 - goes to every future of the group
+                if self._may_hold and isinstance(error.__cause__, _PASSING):
+                    self._say_outage(str(error), is_tried=True)
+                    return
                 results = [error] * len(group)
                 self._is_broken = True
+        self.outage = None
+        self._held = []
+        self._done_count += len(group)
         for submission, result in zip(group, results, strict=True):
             if isinstance(result, Exception):
                 self._failure = self._failure or result

@@ -54,6 +54,12 @@ class Ending:
         elif number == signal.SIGINT:
             self._supervisor.exit_code = EXIT_INTERRUPTED
 
+    def end_for(self, reason: str, *, code: int) -> None:
+        """End the run as after a notice, for another reason."""
+        if self._reason is None:
+            self._reason, self._code = reason, code
+            self._noticed_us = self._supervisor.now_us()
+
     def advance(self) -> None:
         """Set the exit code when the run is over."""
         supervisor = self._supervisor

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,6 +60,8 @@ class History:
     open_incidents: tuple[str, ...] = ()
     open_interruption: str | None = None
     interruption_count: int = 0
+    incident_count: int = 0
+    """Number of the last incident that the recovery loop named."""
     pending_checkpoint: int | None = None
     chunks: frozenset[tuple[int, int]] = frozenset()
     """First step and begin of every recorded chunk of steps."""
@@ -69,6 +72,8 @@ class Resumption:
     """How a run goes on that was there before."""
 
     last_attempt: int = 0
+    incident_count: int = 0
+    """Number of the last incident of all earlier starts."""
     sign: LastSign | None = None
     """What the last supervisor's page says; None when its live files are gone."""
     alive_us: int | None = None
@@ -166,7 +171,7 @@ def read_history(events: Iterable[Event]) -> History:
     opened: dict[str, None] = {}
     pending: int | None = None
     chunks: set[tuple[int, int]] = set()
-    count = 0
+    count = number = 0
     for event in events:
         found["last_attempt"] = max(found["last_attempt"], event.attempt or 0)
         found["alive_us"] = max(found["alive_us"], time_of(event))
@@ -180,6 +185,7 @@ def read_history(events: Iterable[Event]) -> History:
             case EventKind.INCIDENT_OPEN if event.incident:
                 opened[event.incident] = None
                 count += f"/{INTERRUPTION}-" in event.incident
+                number = max(number, _number_of(event.incident))
             case EventKind.INCIDENT_CLOSE if event.incident:
                 opened.pop(event.incident, None)
             case EventKind.CHECKPOINT_BEGIN:
@@ -197,9 +203,16 @@ def read_history(events: Iterable[Event]) -> History:
         open_incidents=tuple(name for name in opened if name not in interruptions),
         open_interruption=interruptions[-1] if interruptions else None,
         interruption_count=count,
+        incident_count=number,
         pending_checkpoint=pending,
         chunks=frozenset(chunks),
     )
+
+
+def _number_of(incident: str) -> int:
+    """The number in `<run>/incident-<number>`; 0 in any other name."""
+    found = re.fullmatch(r".*/incident-(\d+)", incident)
+    return int(found[1]) if found else 0
 
 
 def resumption_of(history: History, claim: Claim, *, run_id: str) -> Resumption:
@@ -211,6 +224,7 @@ def resumption_of(history: History, claim: Claim, *, run_id: str) -> Resumption:
     last_step = tail.first + len(tail.ended_us) - 1 if tail is not None else history.last_step
     return Resumption(
         last_attempt=max(history.last_attempt, sign.generation if sign is not None else 0),
+        incident_count=history.incident_count,
         sign=sign,
         alive_us=alive_us if is_interrupted else None,
         last_step=last_step,

@@ -50,14 +50,14 @@ def sessions_of(run: RunDir) -> frozenset[int]:
     return frozenset(int(line) for line in lines if line.isdigit())
 
 
-def find_leftovers(root: Path, *, sessions: Collection[int]) -> list[Leftover]:
-    """Return the processes of a run's folder that live in one of these sessions.
+def find_leftovers(root: Path, *, sessions: Collection[int] | None = None) -> list[Leftover]:
+    """Return the processes of a run's folder: all of them, or those that live in one of these sessions.
 
     Assumes: whoever asks owns the run, or has found its owner dead.
     """
     found = []
     for name in os.listdir("/proc"):
-        if name.isdigit() and _session_of(int(name)) in sessions:
+        if name.isdigit() and (sessions is None or _session_of(int(name)) in sessions):
             entry = _read(int(name), _mark(root))
             if entry is not None:
                 found.append(entry)

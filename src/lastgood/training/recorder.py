@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lastgood.base.clock import Clock
-    from lastgood.ledger.writer import LedgerWriter
+    from lastgood.ledger.writer import LedgerWriter, Outage
     from lastgood.training.life import LifePage
     from lastgood.training.metrics import RunMetrics
 
@@ -65,6 +65,11 @@ class Recorder:
     def follow(self, life: LifePage) -> None:
         """Keep the open chunk on this page too, where it outlives this process."""
         self._life = life
+
+    @property
+    def outage(self) -> Outage | None:
+        """Set while the ledger cannot be written."""
+        return self._writer.outage
 
     def wall_us(self, monotonic_us: int) -> int:
         """The wall time of a monotonic instant of this host."""

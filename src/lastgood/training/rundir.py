@@ -190,7 +190,10 @@ def _clear_abandoned(root: Path) -> None:
 
 def default_root(run: str) -> Path:
     """Folder of a run in shared memory, where a snapshot costs a memory copy and survives its writer."""
+    return shared_base() / f"lastgood-{run}"
+
+
+def shared_base() -> Path:
+    """Shared memory of the machine, or the folder for temporary files where there is none."""
     base = Path("/dev/shm")
-    if not os.access(base, os.W_OK):
-        base = Path(os.environ.get("TMPDIR", "/tmp"))
-    return base / f"lastgood-{run}"
+    return base if os.access(base, os.W_OK) else Path(os.environ.get("TMPDIR", "/tmp"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from lastgood.base.clock import Clock, RunClock, SystemClock
-from lastgood.base.errors import EXIT_INTERNAL, LastgoodError
+from lastgood.base.errors import EXIT_INTERNAL, LastgoodError, LedgerError
 from lastgood.contract.load import default_contract, load_contract
 from lastgood.contract.model import contract_digest
 from lastgood.fleet.topology import topology_digest
@@ -28,9 +28,11 @@ from lastgood.training.interrupted import (
 from lastgood.training.machine import machine_versions, run_topology
 from lastgood.training.recorder import Recorder
 from lastgood.training.supervisor import Supervisor
+from lastgood.training.unwritten import put_unwritten, save_unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from lastgood.contract.model import FailureContract
     from lastgood.fleet.topology import Topology
@@ -46,6 +48,10 @@ class RunResult(NamedTuple):
 
     exit_code: int
     head: TreeHead
+    unwritten_count: int = 0
+    """Events that the ledger could not take to the end."""
+    unwritten: Path | None = None
+    """Where they were saved."""
 
 
 def run_training(
@@ -69,54 +75,88 @@ def run_training(
         else default_contract("training")
     )
     options = replace(options, limits=_within_contract(options, contract))
-    with LedgerWriter(options.ledger) as writer:
-        if metrics is not None:
-            metrics.watch_ledger(lambda: writer.backlog_count)
-        topology = run_topology(options.ranks)
-        identity = identity_of(options, contract_digest=contract_digest(contract))
-        # Before anything is recorded: a refusal must not look like another start of that run.
-        claim = claim_folder(options, identity)
-        history = _history(options)
-        resumption = resumption_of(history, claim, run_id=options.run_id)
-        recorder = Recorder(
-            writer,
-            clock=_time_base(resumption),
-            run_id=options.run_id,
-            versions=machine_versions(),
-            topology=topology_digest(topology),
-            listener=listener,
-            metrics=metrics,
+    writer = LedgerWriter(options.ledger, may_hold=True)
+    if metrics is not None:
+        metrics.watch_ledger(lambda: writer.backlog_count)
+    try:
+        put_unwritten(options.ledger, writer)
+        exit_code = _supervise(
+            options, contract, writer, listener=listener, on_turn=on_turn, metrics=metrics
         )
-        for entry in closing_entries(history, resumption):
-            recorder.record(entry.kind, **entry.fields)
-        recorder.attempt = resumption.last_attempt + 1
-        description = _description(options, contract, topology)
-        recorder.record("run.start", body=description | _resumes(resumption))
-        opening = opening_entries(resumption, now_us=recorder.clock.wall_us(), world=options.ranks)
-        for entry in opening:
-            recorder.record(entry.kind, **entry.fields)
-        exit_code = EXIT_INTERNAL
-        supervisor: Supervisor | None = None
-        try:
-            supervisor = Supervisor(
-                options,
-                contract,
-                recorder,
-                run_dir=claim.run_dir,
-                resumption=resumption,
-                on_turn=_each_turn(on_turn, metrics),
-            )
-            exit_code = supervisor.run()
-        except LastgoodError as error:
-            exit_code = error.exit_code
-            recorder.record(
-                "annotation", body={"text": "the run ended with an error", "error": str(error)}
-            )
+    except BaseException:
+        _close(writer, options, EXIT_INTERNAL)
+        raise
+    return _close(writer, options, exit_code)
+
+
+def _supervise(
+    options: RunOptions,
+    contract: FailureContract,
+    writer: LedgerWriter,
+    *,
+    listener: Callable[[Event], None] | None,
+    on_turn: Callable[[Supervisor], None] | None,
+    metrics: RunMetrics | None,
+) -> int:
+    """Claim the run's folder, close what an earlier start left open, and run to the end."""
+    topology = run_topology(options.ranks)
+    identity = identity_of(options, contract_digest=contract_digest(contract))
+    # Before anything is recorded: a refusal must not look like another start of that run.
+    claim = claim_folder(options, identity)
+    history = _history(options)
+    resumption = resumption_of(history, claim, run_id=options.run_id)
+    recorder = Recorder(
+        writer,
+        clock=_time_base(resumption),
+        run_id=options.run_id,
+        versions=machine_versions(),
+        topology=topology_digest(topology),
+        listener=listener,
+        metrics=metrics,
+    )
+    for entry in closing_entries(history, resumption):
+        recorder.record(entry.kind, **entry.fields)
+    recorder.attempt = resumption.last_attempt + 1
+    description = _description(options, contract, topology)
+    recorder.record("run.start", body=description | _resumes(resumption))
+    opening = opening_entries(resumption, now_us=recorder.clock.wall_us(), world=options.ranks)
+    for entry in opening:
+        recorder.record(entry.kind, **entry.fields)
+    exit_code = EXIT_INTERNAL
+    supervisor: Supervisor | None = None
+    try:
+        supervisor = Supervisor(
+            options,
+            contract,
+            recorder,
+            run_dir=claim.run_dir,
+            resumption=resumption,
+            on_turn=_each_turn(on_turn, metrics),
+        )
+        exit_code = supervisor.run()
+    except LastgoodError as error:
+        exit_code = error.exit_code
+        recorder.record(
+            "annotation", body={"text": "the run ended with an error", "error": str(error)}
+        )
+        raise
+    finally:
+        _record_end(recorder, supervisor, exit_code)
+    return exit_code
+
+
+def _close(writer: LedgerWriter, options: RunOptions, exit_code: int) -> RunResult:
+    """Close the ledger; what it could not take to the end is saved where the next run finds it."""
+    try:
+        writer.close()
+    except LedgerError:
+        if not writer.unwritten:
             raise
-        finally:
-            _record_end(recorder, supervisor, exit_code)
-            head = writer.flush()
+    head = writer.head
+    if not writer.unwritten:
         return RunResult(exit_code, head)
+    saved = save_unwritten(writer.unwritten, ledger=options.ledger, run_id=options.run_id)
+    return RunResult(exit_code, head, len(writer.unwritten), saved)
 
 
 def _time_base(resumption: Resumption, clock: Clock | None = None) -> RunClock:

@@ -26,7 +26,9 @@ from lastgood.training.hearing import observation_of
 from lastgood.training.interrupted import Resumption
 from lastgood.training.launch import hear_script_error, launch_workers
 from lastgood.training.leaving import Leavers
+from lastgood.training.ledger_watch import LedgerWatch
 from lastgood.training.life import LifePage
+from lastgood.training.noise import hear_noise
 from lastgood.training.pauses import notice_pause
 from lastgood.training.processes import WorkerProcess, describe_exit
 from lastgood.training.sections import Sections
@@ -102,11 +104,14 @@ class Supervisor:
         """True once the page of this process tells of a turn of its own."""
         self._state_bytes = 0
         self._startup: Startup | None = None
+        self._has_gone_on = False
+        """True once new steps were allowed."""
         self._is_broken = False
         """True once the supervisor itself failed: its snapshots are not to blame."""
         self._effects = Effects(self)
         self.checkpointing = Checkpointing(self)
         self.ending = Ending(self, self.checkpointing)
+        self._ledger_watch = LedgerWatch(self)
         self._on_turn = on_turn
         self.last_step: int | None = None
         """No step follows this one, once that is decided."""
@@ -156,8 +161,7 @@ class Supervisor:
     @property
     def keeps_live_files(self) -> bool:
         """True when the next start of this run may need them: it broke, or never came to take up what it found."""
-        has_taken_up = self.state is not None or not self.resumption.has_slots
-        return self._is_broken or not has_taken_up
+        return self._is_broken or (self.resumption.has_slots and not self._has_gone_on)
 
     def now_us(self) -> int:
         """Monotonic microseconds."""
@@ -196,6 +200,7 @@ class Supervisor:
         self._effects.poll()
         self.beginning.poll()
         self.checkpointing.poll()
+        self._ledger_watch.poll()
         self.tell_loop(messages.Tick())
         self.ending.advance()
         self.publish_state()
@@ -245,6 +250,7 @@ class Supervisor:
             self.options.spares,
             run=self.options.run_id,
             host=os.uname().nodename,
+            case_count=self.resumption.incident_count,
             now_us=self.now_us(),
         )
 
@@ -255,6 +261,7 @@ class Supervisor:
     def begin_generation(self, generation: int, *, step: int) -> None:
         """New steps may follow `step` in this generation."""
         self.watch.begin_generation(generation, next_step=step + 1)
+        self._has_gone_on = True
         self.page.assessed_step = step
         self.life.begin_generation(generation, step=step)
         self.recorder.attempt = generation
@@ -292,7 +299,7 @@ class Supervisor:
                 if self.state is not None:
                     self._effects.admit_spare(worker)
             case control.NoiseMeasured():
-                self._hear_noise(message)
+                hear_noise(self, message)
             case control.ScriptRefused():
                 if self.state is None or worker.name in self.serving:
                     self.refusal = self.refusal or message
@@ -319,27 +326,6 @@ class Supervisor:
         self.finished[rank] = message.step
         if message.is_early:
             self.leavers.leave(rank, exit_code=message.exit_code, now_us=self.now_us())
-
-    def _hear_noise(self, message: control.NoiseMeasured) -> None:
-        """One step was run twice at the start: from now on it is known whether replays must be bit-equal."""
-        if not message.is_bitwise:
-            # Four times the noise that was seen: two runs may differ by twice as much again.
-            largest = max(
-                float.fromhex(message.noise),
-                float.fromhex(self.tolerance) / 4 if self.tolerance else 0.0,
-            )
-            self.tolerance = (4 * largest).hex()
-            self.life.tolerate(4 * largest)
-        self.recorder.record(
-            "annotation",
-            ranks=(message.rank,),
-            body={
-                "text": "one step was run twice from the same state",
-                "step": message.step,
-                "is_bitwise": message.is_bitwise,
-                "noise": message.noise,
-            },
-        )
 
     def _hear_exception(self, worker: WorkerProcess, message: control.StepRaised) -> None:
         if worker.name not in self.serving or message.generation != self.recorder.attempt:
@@ -439,9 +425,9 @@ class Supervisor:
             rank = self.serving.index(worker.name) if worker.name in self.serving else None
             if rank is not None and (self.ending.is_finishing or self.leavers.is_ending(rank)):
                 continue
-            self._reaped.add(worker.name)
             if rank is not None and self._is_unseen(worker):
                 continue
+            self._reaped.add(worker.name)
             self.recorder.record(
                 "inventory",
                 body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)},
@@ -451,13 +437,13 @@ class Supervisor:
             self._effects.forget(worker)
             end_orphans(self, worker)
 
-    def _is_cascade(self, rank: int) -> bool:
     def _is_unseen(self, worker: WorkerProcess) -> bool:
         """Whether a rank ended after this turn's look: the next one says more of it than its mere end."""
         assert self.state is not None
         is_active = self.state.crew.of(worker.name) is Standing.ACTIVE
         return self.is_running and is_active and not self.state.is_stopping
 
+    def _is_cascade(self, rank: int) -> bool:
         """Whether a rank ended of a peer's end: in a collective of its own code, or done and called back in vain."""
         raised = self.raised.get(rank)
         return (raised is not None and raised.is_group_error) or rank in self.finished
