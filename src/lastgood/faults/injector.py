@@ -39,6 +39,8 @@ from lastgood.faults.spec import IN_STEP, Fault
 from lastgood.faults.tape import Tape, read_tape, tape_digest
 
 LOG_FORMAT = "lastgood-injector-log/1"
+ARMED_WAIT_US_MAX = 60_000_000
+"""How long the injector stays for the recovery from a fault inside a rank that was the last of its tape."""
 POLL_US = 3_000
 """Short against a step, long enough to leave the processor to the ranks."""
 
@@ -49,6 +51,8 @@ class _Before:
 
     generation: int = 0
     resumed_step: int | None = None
+    is_armed: bool = False
+    """It happens inside a rank, some time after the injector gave the word."""
 
 
 class Player:
@@ -88,7 +92,22 @@ class Player:
                 self._arm(fault)
             elif not self._fire(fault) and code == EXIT_HELD:
                 code = EXIT_NOT_HELD
+        self._wait_for_armed()
         return code
+
+    def _wait_for_armed(self) -> None:
+        """Stay while a rank may still have the fault that was armed last: who waits for the injector waits for it.
+
+        A slow rank takes a while to be worth a recovery. A fault that nothing is done about ends the wait by its limit.
+        """
+        if not self._before.is_armed:
+            return
+        until_us = min(self._deadline_us, self._clock.monotonic_us() + ARMED_WAIT_US_MAX)
+        while self._clock.monotonic_us() < until_us and not self._is_told_to_stop:
+            state = self._run.state()
+            if state is not None and (state.is_over or state.generation > self._before.generation):
+                return
+            self._clock.sleep_us(POLL_US)
 
     def _wait_until_due(self, fault: Fault) -> str:
         """Wait for the fault's moment; empty, or the reason why it never came."""
@@ -131,7 +150,8 @@ class Player:
         state = self._run.state()
         self._run.arm(fault)
         self._note(fault, "armed", state=state)
-        self._before = _Before(generation=state.generation if state else self._before.generation)
+        generation = state.generation if state else self._before.generation
+        self._before = _Before(generation=generation, is_armed=True)
 
     def _fire(self, fault: Fault) -> bool:
         state = self._run.state()
