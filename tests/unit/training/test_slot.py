@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from lastgood.signals.reading import Phase, StepReport
+from lastgood.training import slot as slot_module
 from lastgood.training.slot import (
     NOTHING_PINNED,
     PAGE_BYTES,
@@ -115,34 +116,46 @@ def test_a_new_generation_forgets_the_reports_counts_and_sections_of_the_last(sl
     assert reader.report_of(4) is None
 
 
-@pytest.mark.parametrize("words", range(9))
-def test_half_a_report_is_never_taken(slot, reader, words):
-    """The writer is stopped after each word in turn; step 17 would lie where step 1 lies."""
+class Stopping:
+    """Words of which only so many are still written."""
+
+    def __init__(self, inner, count):
+        self.inner, self.count = inner, count
+        self.release = inner.release
+
+    def __getitem__(self, key):
+        return self.inner[key]
+
+    def __setitem__(self, key, value):
+        if not self.count:
+            raise KeyboardInterrupt
+        self.count -= 1
+        self.inner[key] = value
+
+
+class TornEntry:
+    """Writes the first bytes of an entry, and no more."""
+
+    def __init__(self, inner, size):
+        self.unpack_from, self.size = inner.unpack_from, size
+
+    def pack_into(self, page, offset, *_fields):
+        page[offset : offset + self.size] = b"\xcd" * self.size
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stop", ["first word", "last word", 8, 40, 80])
+def test_half_a_report_is_never_taken(slot, reader, monkeypatch, stop):
+    """The writer is stopped at each word and within the entry; step 17 would lie where step 1 lies."""
     slot.publish(report(1), done_wall_us=1)
-    written = []
-
-    class Stopping:
-        def __init__(self, inner):
-            self.inner = inner
-
-        def __getitem__(self, key):
-            return self.inner[key]
-
-        def __setitem__(self, key, value):
-            if len(written) == words:
-                raise KeyboardInterrupt
-            written.append(key)
-            self.inner[key] = value
-
-    whole = (slot._words, slot._reals)
-    slot._words, slot._reals = Stopping(slot._words), Stopping(slot._reals)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            slot.publish(report(1 + RING_LENGTH, digest="cd" * 16), done_wall_us=2)
-    finally:
-        slot._words, slot._reals = whole
+    if isinstance(stop, int):
+        monkeypatch.setattr("lastgood.training.slot._ENTRY", TornEntry(slot_module._ENTRY, stop))
+    else:
+        monkeypatch.setattr(slot, "_words", Stopping(slot._words, 0 if stop == "first word" else 1))
+    with pytest.raises(KeyboardInterrupt):
+        slot.publish(report(1 + RING_LENGTH, digest="cd" * 16), done_wall_us=2)
     assert reader.report_of(1 + RING_LENGTH) is None
-    assert words == 0 or reader.report_of(1) is None
+    assert (reader.report_of(1) is None) == (stop != "first word")
 
 
 def test_a_reader_that_is_overtaken_while_it_reads_takes_nothing(slot, reader):

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from lastgood.base.clock import SystemClock
+from lastgood.training.rank.gradient import is_finite, square_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -116,11 +117,10 @@ class CountingHook:
     def _reduce(
         self, bucket: dist.GradBucket, number: int, inner: Callable | None, inner_state: object
     ) -> torch.futures.Future[torch.Tensor]:
-        """Reduce one bucket. The infinity norm carries NaN along and cannot overflow, unlike a sum."""
+        """Reduce one bucket, after a look at what this rank puts into it."""
         buffer = bucket.buffer()
         self._injection.spoil_if_due(buffer)
-        # An empty bucket has no largest value to ask for.
-        if buffer.numel() and not torch.isfinite(torch.linalg.vector_norm(buffer, float("inf"))):
+        if not is_finite(buffer):
             self.is_local_nonfinite = True
         self._slot.count_launch(is_last=bucket.is_last())
         self._last_launch_us = self._clock.monotonic_us()
@@ -138,9 +138,9 @@ class CountingHook:
     ) -> torch.Tensor:
         result = done.value()
         tensor = result[0] if isinstance(result, list) else result
-        square_sum = torch.linalg.vector_norm(tensor, dtype=torch.float64).square()
+        squares = square_sum(tensor)
         with self._lock:
-            self._square_sums[place] = square_sum
+            self._square_sums[place] = squares
             self._slot.count_completion()
             self.waited_us = self._clock.monotonic_us() - self._last_launch_us
         return tensor

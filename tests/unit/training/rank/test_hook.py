@@ -87,7 +87,7 @@ def test_the_norm_is_that_of_the_whole_reduced_gradient(group, slot):
     hook = CountingHook(slot, NoInjection())
     model = train(hook)
     squares = sum(float(p.grad.double().square().sum()) for p in model.parameters())
-    assert squares**0.5 == pytest.approx(hook.grad_norm(), rel=1e-12)
+    assert squares**0.5 == pytest.approx(hook.grad_norm(), rel=1e-6)
     assert not hook.is_local_nonfinite
 
 
@@ -100,7 +100,7 @@ def test_a_second_backward_pass_of_the_same_step_is_not_counted_on_top(group, sl
     for _ in range(2):
         ddp(torch.ones(2, 64)).backward()
     squares = sum(float(p.grad.double().square().sum()) for p in model.parameters())
-    assert squares**0.5 == pytest.approx(hook.grad_norm(), rel=1e-12)
+    assert squares**0.5 == pytest.approx(hook.grad_norm(), rel=1e-6)
 
 
 def test_without_a_backward_pass_there_is_no_norm(slot):
