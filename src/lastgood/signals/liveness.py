@@ -28,6 +28,8 @@ from lastgood.signals.reading import (
     Verdict,
 )
 
+_ACTIVE_RATIO_MIN = 0.1
+"""Share of wall time on a CPU that a process which waits does not reach, even on a host full of others."""
 _BUSY_RATIO_MIN = 0.5
 """Share of wall time that must go to the run queue (starved) or to the CPU (spinning) to say so."""
 
@@ -289,9 +291,14 @@ def _state_words(reading: RankReading, share: _Shares | None) -> str:
     if reading.process is ProcessState.UNINTERRUPTIBLE:
         place = f" ({reading.waits_in})" if reading.waits_in else ""
         return f"; held in the kernel{place}: no signal but SIGKILL can reach it"
-    if share is not None and _is_spinning(share):
+    is_asleep = reading.process is ProcessState.SLEEPING and bool(reading.waits_in)
+    if share is not None and (_is_spinning(share) or share.cpu >= _ACTIVE_RATIO_MIN):
+        if is_asleep and "futex" in reading.waits_in and not _is_spinning(share):
+            return (
+                "; its main thread waits on a lock while another thread is spinning: it burns CPU"
+            )
         return "; spinning: it burns CPU without progress"
-    if reading.process is not ProcessState.SLEEPING or not reading.waits_in:
+    if not is_asleep:
         return ""
     if "futex" in reading.waits_in:
         return f"; waiting on a lock ({reading.waits_in}): it sleeps and burns no CPU"

@@ -33,7 +33,7 @@ class PerformanceMemory:
 
     ratio_min: float = 1.3
     """A rank is slow in a step when it took this many times what is usual for it, relative to its peers."""
-    deviations_min: float = 4.0
+    deviations_min: float = 2.5
     """... and lies this many robust standard deviations above that, and above its peers."""
     window_count: int = 10
     """Steps looked back on."""

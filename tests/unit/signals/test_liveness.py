@@ -308,6 +308,45 @@ def test_a_spinning_rank_is_hung_and_the_evidence_says_so():
     assert "spinning" in verdict.evidence[0]
 
 
+def held(*, cpu_us: int = 0, **changes) -> str:
+    """What is said of a rank that has not moved for three seconds."""
+    place = {"phase": Phase.COMPUTE, "launches": 6, "stale_us": 1 * S}
+    memory = remember(None, [rank(0), rank(1, **place)], now_us=NOW)
+    now = rank(1, cpu_us=cpu_us, **place, **changes)
+    verdict = look(rank(0), now, previous=memory, now_us=NOW + 2 * S)
+    assert (verdict.verdict, verdict.symptom, verdict.culprits) == (
+        Verdict.FAILED,
+        Symptom.HANG,
+        (1,),
+    )
+    return verdict.evidence[0]
+
+
+def test_a_rank_that_sleeps_in_a_lock_is_said_to_wait_for_it():
+    words = held(waits_in="futex_do_wait")
+    assert "waiting on a lock (futex_do_wait)" in words
+    assert "spinning" not in words
+
+
+def test_a_lock_that_is_waited_for_while_another_thread_burns_cpu_is_said_so():
+    """On a full host the spinning thread gets a fraction of a processor only."""
+    words = held(waits_in="futex_do_wait", cpu_us=300_000)
+    assert "main thread waits on a lock while another thread is spinning" in words
+
+
+def test_a_spinning_rank_that_gets_little_cpu_is_still_said_to_spin():
+    assert "; spinning" in held(process=ProcessState.RUNNING, cpu_us=300_000)
+
+
+def test_a_rank_in_uninterruptible_sleep_is_said_to_be_held_in_the_kernel():
+    words = held(process=ProcessState.UNINTERRUPTIBLE, waits_in="kernel_clone", cpu_us=1_900_000)
+    assert "held in the kernel (kernel_clone): no signal but SIGKILL can reach it" in words
+
+
+def test_a_rank_that_sleeps_elsewhere_is_said_to_sleep_there():
+    assert "; asleep in hrtimer_nanosleep" in held(waits_in="hrtimer_nanosleep")
+
+
 def test_a_quiet_rank_is_hung_without_that_remark():
     assert "spinning" not in stalled(cpu_us=0, wait_us=0, after_us=2 * S).evidence[0]
 
