@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lastgood.recovery import attempt, closing
+from lastgood.recovery import attempt, closing, loop, write_off
 from lastgood.recovery.crew import Crew, Standing
 from lastgood.recovery.last_good import TrustBook, choose
 from lastgood.recovery.messages import ReplayOutcome, Revoke
@@ -86,7 +86,7 @@ def restore_what_is_known_to_be_wrong(patch: pytest.MonkeyPatch) -> None:
         "choose",
         lambda book, states, **rules: choose(book, states, **{**rules, "below_step": None}),
     )
-    patch.setattr(attempt, "_mark_tainted", lambda turn: None)
+    patch.setattr(write_off, "mark_tainted", lambda turn: None)
 
 
 def try_the_same_state_again(patch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def try_the_same_state_again(patch: pytest.MonkeyPatch) -> None:
 
 def restore_from_an_abandoned_history(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TrustBook, "is_current", lambda book, state, *, published_step: True)
-    patch.setattr(attempt, "_mark_tainted", lambda turn: None)
+    patch.setattr(write_off, "mark_tainted", lambda turn: None)
 
 
 def let_a_spare_serve_that_never_came_up(patch: pytest.MonkeyPatch) -> None:
@@ -127,6 +127,35 @@ def assign_a_process_that_the_kernel_holds(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "moved", hopeful)
 
 
+def forget_what_came_back(patch: pytest.MonkeyPatch) -> None:
+    diagnose = loop.diagnose
+
+    def fresh(assessment, **rules):
+        return diagnose(assessment, **{**rules, "earlier": ()})
+
+    patch.setattr(loop, "diagnose", fresh)
+
+
+def try_a_bug_of_every_rank_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(loop, "_leave_suspect", attempt.isolate)
+
+
+def blame_a_process_for_a_bug_of_every_rank(patch: pytest.MonkeyPatch) -> None:
+    from lastgood.recovery.case import Case
+
+    patch.setattr(Case, "is_everywhere", lambda case, world: False)
+
+
+def wait_for_a_spare_in_silence(patch: pytest.MonkeyPatch) -> None:
+    note = Turn.note
+
+    def quiet(self, text, body, **fields):
+        if text != "waiting for a spare":
+            note(self, text, body, **fields)
+
+    patch.setattr(Turn, "note", quiet)
+
+
 BROKEN = [
     skip_the_replay,
     accept_a_replay_that_differs,
@@ -142,6 +171,10 @@ BROKEN = [
     wait_for_ever,
     forget_to_charge_a_phase,
     assign_a_process_that_the_kernel_holds,
+    forget_what_came_back,
+    try_a_bug_of_every_rank_for_ever,
+    blame_a_process_for_a_bug_of_every_rank,
+    wait_for_a_spare_in_silence,
 ]
 
 

@@ -291,6 +291,8 @@ def _symptom(answer: Restored | Replayed) -> Symptom:
 def take_new_fault(turn: Turn, assessment: Assessment) -> None:
     """A verdict while an incident is open belongs to it: more culprits, an older divergent step."""
     case = turn.open_case
+    if _is_known(turn, assessment):
+        return
     divergent = [s for s in (case.below_step, assessment.first_divergent_step) if s is not None]
     named = tuple(r for r in assessment.culprits if r not in case.culprits)
     living = [r for r in assessment.culprits if turn.crew.of(turn.crew.serving[r]) in _LIVING]
@@ -320,6 +322,18 @@ def take_new_fault(turn: Turn, assessment: Assessment) -> None:
         # Nothing to isolate, but a plan that waits for workers may have been made for a state that is now
         # known to be wrong: it is made again.
         turn.change_case(plan=None, target=None)
+
+
+def _is_known(turn: Turn, assessment: Assessment) -> bool:
+    """Whether this is the error that every rank raised, seen once more before they are back at work."""
+    case = turn.open_case
+    return (
+        assessment.symptom is Symptom.EXCEPTION
+        and not case.is_assigned
+        and case.is_everywhere(turn.state.world)
+        and case.raised.issuperset(assessment.culprits)
+        and turn.phase is not LoopPhase.SUSPECT
+    )
 
 
 def retry(turn: Turn, *, culprits: Iterable[int], reason: str, is_hard: bool = False) -> None:

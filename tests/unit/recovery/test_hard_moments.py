@@ -254,3 +254,13 @@ def test_incidents_of_a_second_start_go_on_counting():
     s.state = replace(s.state, case_count=7)
     (opened,) = s.isolate().records("incident.open", ever=True)
     assert opened["incident"] == "r/incident-8"
+
+
+def test_an_error_of_every_rank_that_is_seen_once_more_kills_nobody():
+    s = everywhere(Scene())
+    for ranks in ((0, 1, 2, 3), (2,)):
+        raise_on(s, *ranks)
+    s.park(*WORKERS)
+    raise_on(s, 0, 1, 2, 3)
+    assert [a for a in s.actions if isinstance(a, m.Kill)] == []
+    assert s.phase is LoopPhase.RESTORING

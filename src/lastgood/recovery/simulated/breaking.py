@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lastgood.recovery import messages as m
 from lastgood.recovery.policy import LoopPhase
-from lastgood.recovery.simulated.tape import FaultKind, SimulatedFault
+from lastgood.recovery.simulated.tape import FaultKind, Poison, SimulatedFault
 from lastgood.recovery.simulated.workers import Being, SimulatedWorker
 from lastgood.signals.reading import (
     Assessment,
@@ -41,8 +41,10 @@ def strike(world: World, fault: SimulatedFault) -> None:
                 worker.process = ProcessState.STOPPED if is_stopped else ProcessState.RUNNING
         case FaultKind.EXCEPTION:
             raise_own(world, fault.rank, world.step + 1)
-        case FaultKind.POISON:
-            world.poisoned_steps.add(world.step + 2)
+        case FaultKind.POISON | FaultKind.POISON_EVERYWHERE | FaultKind.POISON_WANDERS:
+            world.poisons[world.step + 2] = Poison(fault.kind)
+        case FaultKind.NO_SPARES:
+            world.has_spares_ever = False
         case FaultKind.NONFINITE | FaultKind.NAN_GRADIENT:
             strike_nonfinite(world, fault)
         case FaultKind.DIVERGENCE:
@@ -103,6 +105,19 @@ def strike_nonfinite(world: World, fault: SimulatedFault) -> None:
     world.kernel.after(
         fault.count * world.step_us, "nonfinite", lambda: world.tell_verdict(verdict, generation)
     )
+
+
+def is_poisoned(world: World, rank: int, step: int) -> bool:
+    """Whether user code raises in this step on this rank: on the first, on all, or now here and now there."""
+    poison = world.poisons.get(step)
+    match poison.kind if poison is not None else None:
+        case FaultKind.POISON:
+            return rank == 0
+        case FaultKind.POISON_EVERYWHERE:
+            return True
+        case FaultKind.POISON_WANDERS:
+            return rank == world.generation % world.size
+    return False
 
 
 def raise_own(world: World, rank: int, step: int) -> None:

@@ -13,6 +13,7 @@ from lastgood.fleet.inventory import Inventory, WorkerState
 from lastgood.recovery import messages as m
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.policy import LoopPhase
+from lastgood.recovery.simulated.returning import Returning
 from lastgood.recovery.simulated.workers import Being
 from lastgood.signals.reading import Question, Symptom
 
@@ -70,6 +71,7 @@ class Invariants:
         self.incident_count = 0
         self.recovered_count = 0
         self.revoked: set[tuple[int, str]] = set()
+        self.returning = Returning(self)
 
     def fail(self, words: str) -> None:
         """Stops the run."""
@@ -115,6 +117,7 @@ class Invariants:
     def before_step(self, observation: m.Observation) -> None:
         """Remembers what the loop has been told."""
         self._take_stock(observation)
+        self.returning.hear(observation)
         match observation:
             case m.Restored() if observation.generation == self.generation:
                 self.restored[observation.rank] = observation
@@ -158,6 +161,7 @@ class Invariants:
     def _on_kill(self, workers: tuple[str, ...]) -> None:
         """A rank is killed because it was named, shares a domain, or did not leave when it was told to."""
         state = self.world.state
+        self.returning.on_kill(workers)
         for name in workers:
             self.check(name in self.world.serving, f"{name} is killed and serves nothing")
             rank = self.world.serving.index(name)
@@ -290,6 +294,7 @@ class Invariants:
         if action.kind in _OF_AN_INCIDENT:
             is_of_it = self.incident is not None and fields.get("incident") == self.incident
             self.check(is_of_it, f"{action.kind} belongs to no open incident")
+        self.returning.on_record(action)
         match action.kind:
             case "incident.open":
                 self._on_open(fields)
@@ -310,6 +315,7 @@ class Invariants:
         self.opened_us = self.world.kernel.now_us
         self.onset_us = int(str(fields["t_occurred_us"]))
         self.failed, self.planned = set(), {}
+        self.returning.on_open()
 
     def _on_escalate(self, fields: dict[str, object]) -> None:
         """An isolation is given up only after every rank that did not leave was ordered to die."""
@@ -335,6 +341,7 @@ class Invariants:
         self.check(sum(durations) == total_us, f"phases {durations} do not add up to {total_us} us")
         if is_recovered:
             self.recovered_count += 1
+            self.returning.on_recovered(body["signature"])
             self.check(body["lost_steps"] >= 0, "lost steps are negative")
         self.incident = None
 
@@ -342,6 +349,7 @@ class Invariants:
 
     def after_event(self, name: str) -> None:
         """What holds at any moment."""
+        self.returning.after_event()
         world = self.world
         state = world.state
         if self.incident is not None:

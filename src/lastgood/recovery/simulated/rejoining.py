@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lastgood.recovery import messages as m
-from lastgood.recovery.simulated import breaking, stepping
+from lastgood.recovery.simulated import breaking, starting, stepping
 from lastgood.recovery.simulated.workers import Being, StoredState
 from lastgood.signals import correctness
 from lastgood.signals.reading import Phase, ProcessState
@@ -33,11 +33,15 @@ def assign(world: World, generation: int, workers: tuple[str, ...], plan: m.Rest
         if rank in world.stalls:
             world.stalls.discard(rank)
             worker.process = ProcessState.STOPPED
+        if plan.tier is m.Tier.INITIAL:
+            continue
         world.kernel.after(
             world.delay(20_000, 500_000),
             "restore",
             lambda r=rank: restore_rank(world, r, generation),
         )
+    if plan.tier is m.Tier.INITIAL:
+        starting.begin_again(world, generation)
 
 
 def restore_rank(world: World, rank: int, generation: int) -> None:
@@ -97,7 +101,7 @@ def replay_rank(world: World, rank: int, generation: int) -> None:
             world.replays_minority.remove(rank)
         elif rank == world.size - 1:
             world.replays_differ -= 1
-    if plan.target_step in world.poisoned_steps and rank == 0:
+    if breaking.is_poisoned(world, rank, plan.target_step):
         breaking.raise_own(world, rank, plan.target_step)
         return
     worker.moved(Phase.HELD, world.kernel.now_us)
@@ -141,6 +145,7 @@ def read_catalogue(world: World) -> None:
                 locator=f"c{number}-{state.step}",
             )
         )
+    found += starting.candidates(world)
     found.sort(key=lambda c: -c.step)
     world.tell(m.CatalogueRead(candidates=tuple(found)))
 

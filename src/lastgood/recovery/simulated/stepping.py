@@ -28,7 +28,7 @@ def begin_step(world: World) -> None:
         if not worker.is_able:
             continue
         worker.moved(Phase.COMPUTE, world.kernel.now_us)
-        if step in world.poisoned_steps and rank == 0:
+        if breaking.is_poisoned(world, rank, step):
             world.kernel.after(1_000, "poison", lambda r=rank: breaking.raise_own(world, r, step))
             continue
         world.kernel.after(

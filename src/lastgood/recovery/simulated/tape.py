@@ -24,6 +24,10 @@ class FaultKind(enum.StrEnum):
     EXCEPTION = "exception"
     POISON = "poison"
     """An exception that comes back in the same step for ever."""
+    POISON_EVERYWHERE = "poison_everywhere"
+    """The same, raised by every rank: a bug of the script."""
+    POISON_WANDERS = "poison_wanders"
+    """The same, raised by another rank in every generation: a batch that nobody can digest."""
     NAN_GRADIENT = "nan_gradient"
     """One rank's own gradient holds NaN; it is named, and all ranks went wrong with it."""
     NONFINITE = "nonfinite"
@@ -38,6 +42,8 @@ class FaultKind(enum.StrEnum):
     """The kernel holds the process when it is killed."""
     SPARES_LATE = "spares_late"
     """No new spare comes up for a while."""
+    NO_SPARES = "no_spares"
+    """From now on every new spare dies before it is ready."""
     REPLAY_DIFFERS = "replay_differs"
     """The next replays come out different on all ranks."""
     REPLAY_MINORITY = "replay_minority"
@@ -49,7 +55,14 @@ class FaultKind(enum.StrEnum):
 
 
 _LASTING = frozenset(
-    {FaultKind.UNKILLABLE, FaultKind.REFUSE_PARK, FaultKind.FLIP_SLOT, FaultKind.SPARES_LATE}
+    {
+        FaultKind.UNKILLABLE,
+        FaultKind.REFUSE_PARK,
+        FaultKind.FLIP_SLOT,
+        FaultKind.SPARES_LATE,
+        FaultKind.NO_SPARES,
+        FaultKind.KILL_SPARE,
+    }
 )
 """Faults that show only together with another one."""
 
@@ -69,6 +82,13 @@ class SimulatedFault:
     delay_us: int = 0
     count: int = 1
     """How many replays differ, how many states back a snapshot is flipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """A step in which user code raises."""
+
+    kind: FaultKind
 
 
 SHARED = {
@@ -116,18 +136,23 @@ def draw_tape(rng: random.Random, *, world: int, horizon_us: int) -> tuple[Simul
     if all(fault.kind in _LASTING for fault in faults):
         at_us = rng.randrange(horizon_us)
         faults.append(SimulatedFault(kind=FaultKind.KILL, at_us=at_us, rank=rng.randrange(world)))
-    if rng.random() < 0.3:  # two at once
+    if rng.random() < 0.3:  # two at once, or three
         first = faults[0]
-        other = (first.rank + rng.randint(1, world - 1)) % world if world > 1 else first.rank
-        faults.append(
-            SimulatedFault(
-                kind=rng.choice([FaultKind.KILL, FaultKind.HANG_STOPPED, FaultKind.FLIP_SLOT]),
-                at_us=first.at_us + rng.randint(0, 50_000),
-                rank=other,
-                phase=first.phase,
-                delay_us=first.delay_us + rng.randint(0, 50_000),
+        for _ in range(rng.choice([1, 1, 2])):
+            other = (first.rank + rng.randint(1, world - 1)) % world if world > 1 else first.rank
+            faults.append(
+                SimulatedFault(
+                    kind=rng.choice([FaultKind.KILL, FaultKind.HANG_STOPPED, FaultKind.FLIP_SLOT]),
+                    at_us=first.at_us + rng.randint(0, 50_000),
+                    rank=other,
+                    phase=first.phase,
+                    delay_us=first.delay_us + rng.randint(0, 50_000),
+                )
             )
-        )
+    if rng.random() < 0.15:  # in the start
+        at_us = rng.randrange(800_000)
+        kind = rng.choice([FaultKind.KILL, FaultKind.HANG_STOPPED, FaultKind.KILL_SPARE])
+        faults.append(SimulatedFault(kind=kind, at_us=at_us, rank=rng.randrange(world)))
     return tuple(sorted(faults, key=lambda fault: fault.at_us))
 
 

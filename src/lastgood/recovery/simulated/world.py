@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from lastgood.recovery import loop
 from lastgood.recovery import messages as m
 from lastgood.recovery.policy import LoopPhase, RecoveryPolicy, simple_policy
-from lastgood.recovery.simulated import breaking, rejoining, stepping
+from lastgood.recovery.simulated import breaking, rejoining, starting, stepping
 from lastgood.recovery.simulated.invariants import Invariants
-from lastgood.recovery.simulated.tape import SimulatedFault, draw_tape
+from lastgood.recovery.simulated.tape import Poison, SimulatedFault, draw_tape
 from lastgood.recovery.simulated.workers import Being, Shelf, SimulatedWorker, StoredState
 from lastgood.signals import correctness, liveness
 from lastgood.signals.limits import Limits
@@ -81,10 +81,17 @@ class World:
         self.shelf = Shelf([{} for _ in names])
         self.step = 0
         """Newest state that every rank holds; the step in progress is the next one."""
-        self.is_stepping = True
+        self.is_stepping = False
+        self.is_begun = False
+        """Whether every rank has published state 0."""
+        self.begun: set[int] = set()
+        self.is_start_slow = rng.random() < 0.3
+        """The ranks take their time until state 0: faults may strike before there is anything to restore."""
         self.plan: m.RestorePlan | None = None
-        self.poisoned_steps: set[int] = set()
+        self.poisons: dict[int, Poison] = {}
+        """Step -> where user code raises in it."""
         self.spares_late_until_us = 0
+        self.has_spares_ever = True
         self.replays_differ = 0
         self.replays_minority: list[int] = []
         self.stalls: set[int] = set()
@@ -114,12 +121,16 @@ class World:
 
     def run(self) -> None:
         """Lets the job run until its faults are over and it either goes on or was escalated."""
-        for rank, worker in enumerate(self.serving):
-            self.shelf.publish(rank, StoredState(0, 1, 0, 0))
-            self.workers[worker].moved(Phase.BETWEEN, 0)
         for _ in range(self.spare_count):
             self._launch_spare()
-        stepping.begin_step(self)
+        if self.is_start_slow:
+            starting.begin(self, 1)
+        else:
+            for rank, worker in enumerate(self.serving):
+                self.shelf.publish(rank, StoredState(0, 1, 0, 0))
+                self.workers[worker].moved(Phase.BETWEEN, 0)
+            self.is_stepping = self.is_begun = True
+            stepping.begin_step(self)
         self.kernel.after(LOOK_US, "look", self._look)
         for fault in self.pending:
             self.kernel.after(fault.at_us, f"fault {fault.kind}", lambda f=fault: self._arm(f))
@@ -209,7 +220,7 @@ class World:
         self.name_count += 1
         ready_us = self.kernel.now_us + self.delay(500_000, 4_000_000)
         ready_us = max(ready_us, self.spares_late_until_us)
-        is_stillborn = self.delay(0, 9) == 0
+        is_stillborn = self.delay(0, 9) == 0 or not self.has_spares_ever
         self.kernel.after(
             ready_us - self.kernel.now_us,
             "spare",

@@ -1,0 +1,90 @@
+"""What must hold of failures that come back, and of ranks that have no worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lastgood.recovery import messages as m
+from lastgood.recovery.policy import LoopPhase
+from lastgood.signals.reading import Question, Symptom
+
+if TYPE_CHECKING:
+    from lastgood.recovery.simulated.invariants import Invariants
+
+
+class Returning:
+    """Counts recoveries by signature, and the ranks that were seen to raise one error together."""
+
+    def __init__(self, invariants: Invariants) -> None:
+        """Nothing has come back."""
+        self._all = invariants
+        self._recovered: list[tuple[str, int]] = []
+        self._raised: set[int] = set()
+        self._keys: set[str] = set()
+        self._is_everywhere = False
+        self._is_waiting_said = False
+
+    def hear(self, observation: m.Observation) -> None:
+        """Remembers who raised what before anybody was isolated for it."""
+        world = self._all.world
+        if world.state.phase not in (LoopPhase.RUNNING, LoopPhase.SUSPECT):
+            return
+        if not isinstance(observation, m.Assessed):
+            return
+        found = observation.assessment
+        if found.question is Question.LIVENESS and found.symptom is Symptom.EXCEPTION:
+            self._raised |= set(found.culprits)
+            self._keys.add(found.key)
+
+    def on_open(self) -> None:
+        """A new incident."""
+        self._is_everywhere = self._is_waiting_said = False
+
+    def on_record(self, action: m.Record) -> None:
+        """An annotation may say that a spare is waited for; a diagnosis ends the time in which errors are gathered."""
+        body = action.fields.get("body")
+        if action.kind == "annotation" and isinstance(body, dict):
+            self._is_waiting_said |= body.get("text") == "waiting for a spare"
+        if action.kind == "diagnose":
+            world = self._all.world
+            is_one_error = len(self._keys) == 1 and "," not in next(iter(self._keys))
+            if self._raised == set(range(world.size)) and is_one_error and world.size > 1:
+                self._is_everywhere = True
+            self._raised, self._keys = set(), set()
+
+    def on_kill(self, workers: tuple[str, ...]) -> None:
+        """Nobody is to blame for an error that every rank raised, in the isolation that follows it."""
+        world = self._all.world
+        is_first = world.state.case is not None and not world.state.case.attempt_count
+        is_soft = world.state.case is not None and not world.state.case.is_widened
+        self._all.check(
+            not (self._is_everywhere and is_first and is_soft),
+            f"{workers} are killed for an error that every rank raised",
+        )
+
+    def on_recovered(self, signature: str) -> None:
+        """The same failure is recovered from only so often within the window."""
+        world = self._all.world
+        policy = world.state.policy
+        since_us = self._all.opened_us - policy.recurrence_window_us
+        returns = sum(
+            1 for name, at_us in self._recovered if name == signature and at_us >= since_us
+        )
+        limit = policy.recurrence_limit
+        if self._is_everywhere:
+            limit = min(limit, policy.every_rank_limit - 1)
+        self._all.check(
+            returns <= limit, f"{signature} came back {returns} times and was recovered again"
+        )
+        self._recovered.append((signature, world.kernel.now_us))
+
+    def after_event(self) -> None:
+        """A rank without a worker is waited for in the open."""
+        world = self._all.world
+        state = world.state
+        case = state.case
+        if case is None or state.phase is not LoopPhase.RESTORING or case.plan is None:
+            return
+        is_short = len(state.crew.vacant_ranks) > len(state.crew.spares)
+        is_silent = is_short and not case.is_assigned and not self._is_waiting_said
+        self._all.check(not is_silent, "a spare is waited for, and nobody was told")
