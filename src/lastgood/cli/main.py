@@ -18,6 +18,7 @@ COMMANDS = {
     "import": LazyCommand("lastgood.cli.import_command:import_", "Import the logs that a site has into a ledger."),
     "report": LazyCommand("lastgood.cli.report_command:report", "Show what happened, from the ledger."),
     "rates": LazyCommand("lastgood.cli.rates:rates", "Count failures and give rates, trends and intervals."),
+    "compare": LazyCommand("lastgood.cli.compare:compare", "Judge the claim that one ledger is better than another."),
     "verify": LazyCommand("lastgood.cli.ledger_commands:verify", "Re-read and re-hash a whole ledger."),
     "key": LazyCommand("lastgood.cli.key_commands:key", "Make and show keys that sign tree heads."),
     "export": LazyCommand("lastgood.cli.export_command:export", "Write a ledger as Parquet files, one a month."),

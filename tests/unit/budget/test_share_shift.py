@@ -1,0 +1,68 @@
+"""The difference of two useful shares: ratio of sums, its error by leaving one piece out, against hand arithmetic."""
+
+import math
+
+import pytest
+from scipy.stats import t as student
+
+from lastgood.budget.share_shift import (
+    Piece,
+    p_of_waste_ratio,
+    pieces_needed,
+    share_shift,
+)
+
+A = [Piece(8, 10), Piece(6, 10), Piece(9, 10), Piece(5, 10)]
+B = [Piece(9, 10), Piece(10, 10), Piece(9, 10), Piece(8, 10), Piece(10, 10)]
+
+
+def test_the_share_is_the_ratio_of_sums_and_not_the_mean_of_shares():
+    long = [Piece(90, 100), Piece(0, 1), Piece(0, 1), Piece(0, 1)]
+    assert share_shift(long, B).share_a == pytest.approx(90 / 103)
+
+
+def test_pieces_of_one_length_give_welchs_test_of_means():
+    """With equal lengths a ratio of sums is a mean, and leaving one out gives the variance of a mean."""
+    one, two = [p.useful_us / 10 for p in A], [p.useful_us / 10 for p in B]
+
+    def variance(values):
+        mean = sum(values) / len(values)
+        return sum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values)
+
+    v_a, v_b = variance(one), variance(two)
+    degrees = (v_a + v_b) ** 2 / (v_a**2 / 3 + v_b**2 / 4)
+    difference = sum(two) / 5 - sum(one) / 4
+    reach = student.ppf(0.975, degrees) * math.sqrt(v_a + v_b)
+    shift = share_shift(A, B)
+    assert shift.difference == pytest.approx(difference)
+    assert (shift.lo, shift.hi) == pytest.approx((difference - reach, difference + reach))
+    assert shift.p == pytest.approx(2 * student.sf(difference / math.sqrt(v_a + v_b), degrees))
+
+
+def test_a_factor_is_of_the_share_that_is_not_useful():
+    a, b = [Piece(8, 10), Piece(7.9, 10)] * 5, [Piece(9, 10), Piece(9.1, 10)] * 5
+    assert p_of_waste_ratio(a, b, 1.0) == pytest.approx(share_shift(a, b).p)
+    exactly = (1 - share_shift(a, b).share_a) / (1 - share_shift(a, b).share_b)
+    assert p_of_waste_ratio(a, b, exactly) == pytest.approx(1.0)
+
+
+def test_few_pieces_have_no_interval():
+    shift = share_shift(A[:3], B)
+    assert not shift.can_tell
+    assert math.isinf(shift.hi)
+    assert shift.p == 1.0
+    assert p_of_waste_ratio(A[:3], B, 2.0) == 1.0
+
+
+def test_pieces_that_do_not_scatter_are_not_divided_by_nothing():
+    same = [Piece(8, 10)] * 5
+    assert share_shift(same, same).p == 1.0
+    assert share_shift(same, [Piece(9, 10)] * 5).p == 0.0
+
+
+def test_the_number_of_pieces_needed_is_that_of_a_difference_of_means():
+    shift = share_shift(A, B)
+    assert pieces_needed(shift, A, B) >= 4
+    near = share_shift(A, [Piece(7.5, 10)] * 5)
+    assert pieces_needed(near, A, [Piece(7.5, 10)] * 5) > pieces_needed(shift, A, B)
+    assert pieces_needed(share_shift(A, A), A, A) is None
