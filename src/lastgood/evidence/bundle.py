@@ -92,9 +92,7 @@ def write_bundle(
         copy = folder / archive.LEDGER
         report, head, question = compute_report(copy, declared, question, builders)
         on_stage("drawing the page")
-        (folder / archive.HEAD).write_text(head.to_note(), encoding="utf-8")
-        (folder / archive.FIGURES).write_bytes(canonical_bytes(canonical_plain(report)) + b"\n")
-        (folder / archive.PAGE).write_text(render_html(report), encoding="utf-8")
+        _write_report(report, head, folder)
         write_manifest(_manifest(question, declared, folder, share), folder)
         on_stage("writing the bundle")
         write = archive.write_tar if target.suffix == ".tar" else archive.write_folder
@@ -108,6 +106,12 @@ def write_bundle(
         run_count=run_count,
         share=share,
     )
+
+
+def _write_report(report: Report, head: TreeHead, folder: Path) -> None:
+    (folder / archive.HEAD).write_text(head.to_note(), encoding="utf-8")
+    (folder / archive.FIGURES).write_bytes(canonical_bytes(canonical_plain(report)) + b"\n")
+    (folder / archive.PAGE).write_text(render_html(report), encoding="utf-8")
 
 
 def _run_count(ledger: Path) -> int:

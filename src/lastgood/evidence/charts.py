@@ -65,6 +65,7 @@ FORMS: Final[dict[str, str]] = {
     "strip": "lastgood.evidence.charts:draw_strip",
     "waterfall": "lastgood.evidence.charts:draw_waterfall",
     "line": "lastgood.evidence.charts:draw_line",
+    "steps": "lastgood.evidence.chart_steps:draw_steps",
     "cumulative": "lastgood.evidence.chart_growth:draw_cumulative",
     "mean_cumulative": "lastgood.evidence.chart_growth:draw_mean_cumulative",
     "weekly": "lastgood.evidence.chart_counts:draw_weekly",

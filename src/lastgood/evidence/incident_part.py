@@ -48,6 +48,7 @@ SYMPTOM_TITLES: Final[dict[str, str]] = {
 """What was seen, as a sentence; any other symptom is printed by its own name."""
 
 SOURCE: Final = "events of the incident"
+INJECTED: Final = "the faults were injected, so this says nothing about the field"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +189,18 @@ def _state(good: int, count: int, faults: Sequence[Incident]) -> str:
 def known(incidents: Sequence[Incident], take: Callable[[Incident], int | None]) -> list[int]:
     """The values that are on record, without the open ones: an unfinished duration is only a lower bound."""
     return [value for i in incidents if (value := take(i)) is not None]
+
+
+def counted_incidents(
+    incidents: Sequence[Incident], counts: Sequence[CountedClass]
+) -> list[Incident]:
+    """The incidents that the contract counts as failures; a correlated one counts when that view is named."""
+    names = {str(name) for name in counts}
+    return [
+        i
+        for i in incidents
+        if i.class_ in names or (i.correlated and CountedClass.CORRELATED in names)
+    ]
 
 
 def incident_cards(

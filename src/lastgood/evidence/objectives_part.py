@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from lastgood.base.figures import DEVICE_TIME, Figure, assumed, measured
 from lastgood.base.units import format_duration
-from lastgood.contract.budgets import CountBudget, RatioBudget
 from lastgood.contract.model import FailureContract
 from lastgood.contract.objectives import (
     EscapedCorruptionObjective,
@@ -23,17 +22,15 @@ from lastgood.contract.objectives import (
     LostStepsObjective,
     Objective,
 )
-from lastgood.contract.tail import budget_use
-from lastgood.contract.taxonomy import CountedClass, FailureClass
-from lastgood.evidence.incident_part import known
+from lastgood.contract.taxonomy import FailureClass
+from lastgood.evidence.budget_part import budget_tables
+from lastgood.evidence.incident_part import INJECTED, counted_incidents, known
 from lastgood.evidence.incident_times import durations
 from lastgood.evidence.report import Cell, Column, Note, Section, Table
-from lastgood.evidence.wording import SIGNS, STATES, short_detail
+from lastgood.evidence.wording import answer_text, short_detail
 from lastgood.ledger.ettr import RunTimes
 from lastgood.ledger.incident import Incident, is_accepted
 from lastgood.ledger.walltime import WallState
-
-INJECTED: Final = "the faults were injected, so this says nothing about the field"
 
 
 class Judged(NamedTuple):
@@ -72,17 +69,13 @@ def objectives_section(
                 rows=rows,
             )
         )
-    if spec.budgets:
-        rows = tuple(_budget_row(b, contract, times, is_injected=is_injected) for b in spec.budgets)
-        tables.append(
-            Table(
-                name="budgets",
-                title="Budgets",
-                columns=_columns("Budget", "Expected under it"),
-                rows=rows,
-            )
-        )
-    return Section(name="objectives", title="Objectives", lead=lead, tables=tuple(tables))
+    tables.extend(budget_tables(contract, times, is_injected=is_injected))
+    notes = ()
+    if not spec.budgets:
+        notes = (Note(level="missing", text="No budget is declared, so none is used up or left."),)
+    return Section(
+        name="objectives", title="Objectives", lead=lead, tables=tuple(tables), notes=notes
+    )
 
 
 def _columns(first: str, bound: str) -> tuple[Column, ...]:
@@ -104,11 +97,6 @@ def _row(objective: Objective, judged: Judged) -> tuple[Cell, ...]:
         answer_text(judged.state),
         judged.why or short_detail(judged.seen) or None,
     )
-
-
-def answer_text(state: str) -> str:
-    """The answer with its sign, in words first of all."""
-    return f"{SIGNS.get(state, '·')} {STATES.get(state, state.replace('_', ' '))}"
 
 
 def judge(
@@ -155,18 +143,6 @@ def judge(
                 "unknown",
                 f"{objective.indicator} is not recorded here",
             )
-
-
-def counted_incidents(
-    incidents: Sequence[Incident], counts: Sequence[CountedClass]
-) -> list[Incident]:
-    """The incidents that the contract counts as failures; a correlated one counts when that view is named."""
-    names = {str(name) for name in counts}
-    return [
-        i
-        for i in incidents
-        if i.class_ in names or (i.correlated and CountedClass.CORRELATED in names)
-    ]
 
 
 def _judge_ettr(objective: EttrObjective, contract: FailureContract, times: RunTimes) -> Judged:
@@ -284,61 +260,3 @@ def _judge_corruption(name: str, times: RunTimes) -> Judged:
     if open_count:
         return Judged(seen, bound, "unknown", f"{open_count} still open")
     return Judged(seen, bound, "held", "as far as the checks of this run can see")
-
-
-def _budget_row(
-    budget: CountBudget | RatioBudget,
-    contract: FailureContract,
-    times: RunTimes,
-    *,
-    is_injected: bool,
-) -> tuple[Cell, ...]:
-    title = budget.display_name or budget.name
-    if isinstance(budget, RatioBudget):
-        seen, expected, state = _ratio_spent(budget, contract, times), None, "not_judged"
-        why = "its burn rules are judged while the window runs, not from one run"
-    else:
-        seen, expected, state, why = _count_spent(budget, contract, times)
-    if is_injected:
-        state, why = "not_judged", INJECTED
-    return (title, seen, expected, answer_text(state), why or None)
-
-
-def _ratio_spent(budget: RatioBudget, contract: FailureContract, times: RunTimes) -> Figure:
-    """How much of what the target leaves this run has used."""
-    targets = [
-        o.target
-        for o in contract.spec.objectives
-        if o.name == budget.objective and isinstance(o, EttrObjective)
-    ]
-    left = 1 - targets[0] if targets else 0
-    value = (1 - times.ettr.value) / left if left > 0 and times.ettr.value is not None else None
-    source = "what ETTR leaves over what the target leaves"
-    return measured(
-        f"{budget.name} spent", value, "of the budget", source=source, as_of_us=times.wall.as_of_us
-    )
-
-
-def _count_spent(budget: CountBudget, contract: FailureContract, times: RunTimes) -> Judged:
-    counted = counted_incidents(times.incidents, budget.counts)
-    source, as_of_us = "incidents of the ledger", times.wall.as_of_us
-    exposure_us = (
-        times.exposure.device_us if budget.exposure == "device_hours" else times.wall.window_us
-    )
-    devices = contract.spec.workload.devices
-    use = budget_use(
-        budget, count=len(counted), exposure_us=exposure_us, source=source, devices=devices
-    )
-    seen = measured(
-        f"{budget.name} count",
-        len(counted),
-        "incidents",
-        source=source,
-        n=len(counted),
-        as_of_us=as_of_us,
-    )
-    state = {True: "held", False: "not_held", None: "unknown"}[use.is_within]
-    if use.tail.value is None:
-        return Judged(seen, use.expected, state)
-    why = f"P(this many or more) = {use.tail.value:.3g} {use.tail.kind}, alpha {budget.alpha:g}; assumes {'; '.join(use.tail.assumptions)}"
-    return Judged(seen, use.expected, state, why)

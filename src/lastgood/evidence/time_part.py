@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from lastgood.base.figures import FigureKind, measured
+from lastgood.base.figures import Figure, FigureKind, measured
 from lastgood.base.units import US_PER_H, US_PER_MIN, US_PER_S, format_duration, format_number
 from lastgood.evidence.report import Chart, Column, Data, FigureRow, Mark, Note, Section, Table
-from lastgood.ledger.ettr import RunTimes, sliding_ettr
+from lastgood.ledger.ettr import RunTimes, sliding_ettr, sliding_minimum
 from lastgood.ledger.walltime import STATES, Span, WallState, WallTime
 
 T = TypeVar("T")
@@ -75,6 +75,7 @@ def _figures(times: RunTimes, *, is_injected: bool) -> tuple[FigureRow, ...]:
         ("ETTR", times.ettr),
         ("ETTR without planned time", times.ettr_counted),
         ("Lowest ETTR of any hour", times.ettr_sliding_min),
+        *_lowest_in_short(times.wall),
         ("Longest unproductive stretch", times.longest_unproductive),
         ("Lost device time", times.lost_device_time),
         ("Lost work", times.lost_work),
@@ -84,6 +85,15 @@ def _figures(times: RunTimes, *, is_injected: bool) -> tuple[FigureRow, ...]:
     if not is_injected:  # a rate of faults on purpose is no rate of anything
         labels.append(("Mean time to interruption", times.mean_time_to_interruption))
     return tuple(FigureRow(label=label, figure=figure) for label, figure in labels)
+
+
+def _lowest_in_short(wall: WallTime) -> list[tuple[str, Figure]]:
+    """The worst of the shorter windows that are drawn where an hour does not fit."""
+    width_us = sliding_width_us(wall.window_us)
+    if width_us is None or width_us == WIDTHS_US[0] or not wall.is_work_recorded:
+        return []
+    label = f"Lowest ETTR of any {format_duration(width_us)}"
+    return [(label, sliding_minimum(wall, width_us=width_us))]
 
 
 def strip_chart(times: RunTimes) -> Chart:
@@ -243,12 +253,18 @@ def _sliding_chart(wall: WallTime) -> Chart | None:
     points = thinned(sliding_ettr(wall, width_us=width_us), POINT_COUNT_MAX)
     width = format_duration(width_us)
     low = min((point.ratio for point in points), default=0.0)
+    shorter = ""
+    if width_us < WIDTHS_US[0]:
+        shorter = (
+            f" The usual window is {format_duration(WIDTHS_US[0])}, which does not fit three times into this run"
+            f" of {format_duration(wall.window_us)}."
+        )
     return Chart(
         name="sliding",
         title=f"ETTR of the last {width}",
         form="line",
         alt=f"ETTR over a sliding window of {width}; lowest {format_number(low)}.",
-        caption=f"Each point is productive time over the {width} before it.",
+        caption=f"Each point is productive time over the {width} before it.{shorter}",
         data=Data(
             kind=FigureKind.MEASURED,
             rows=tuple(((p.end_us - wall.start_us) / unit.us, p.ratio) for p in points),
@@ -269,6 +285,14 @@ def thinned(items: Sequence[T], count_max: int) -> Sequence[T]:
 
 def _notes(wall: WallTime) -> tuple[Note, ...]:
     notes: list[Note] = []
+    if wall.is_work_recorded and sliding_width_us(wall.window_us) is None:
+        shortest = format_duration(3 * WIDTHS_US[-1])
+        notes.append(
+            Note(
+                text=f"Sliding ETTR is not observed: the run is shorter than {shortest}.",
+                level="missing",
+            )
+        )
     if wall.inferred_us:
         notes.append(
             Note(

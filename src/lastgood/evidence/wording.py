@@ -35,6 +35,9 @@ SCALES_US: Final = {"us": 1, "ms": US_PER_MS, "s": US_PER_S, "min": US_PER_MIN, 
 WIDE_RATIO: Final = 100
 """Largest over smallest number of a column from which on each keeps three digits of its own."""
 
+TINY: Final = 1e-4
+"""A probability below this reads as a power of ten: nobody counts seven zeros."""
+
 STATES: Final = {
     "held": "held",
     "not_held": "not held",
@@ -67,6 +70,8 @@ def value_text(figure: Figure) -> str:
         and figure.unit not in {"us", DEVICE_TIME, "bytes"}
     ):
         return f"{figure.value:,} {figure.unit}".rstrip()
+    if isinstance(figure.value, float) and not figure.unit and 0 < abs(figure.value) < TINY:
+        return f"{figure.value:.1e}"
     return format_value(figure)
 
 
@@ -174,6 +179,11 @@ def _decimals(values: list[float]) -> int:
     """Decimals that give the smallest non-zero value three significant digits, at most three; 0 for integers."""
     smallest = min((abs(v) for v in values if v), default=1.0)
     return next((d for d, at_least in enumerate((100.0, 10.0, 1.0)) if smallest >= at_least), 3)
+
+
+def answer_text(state: str) -> str:
+    """The answer with its sign, in words first of all."""
+    return f"{SIGNS.get(state, '·')} {STATES.get(state, state.replace('_', ' '))}"
 
 
 def instant_text(t_us: int | None, *, with_date: bool = True) -> str:

@@ -44,6 +44,8 @@ _PHASES: dict[str, str] = {
     EventKind.RESTORE: "down.verify",
     EventKind.VERIFY: "down.verify",
 }
+_UNTOUCHED = frozenset(("resolved", "ended"))
+"""Outcomes of an incident that was only watched: after its diagnosis nobody isolates, the run just stands."""
 _PHASE_ORDER = {
     kind: at
     for at, kind in enumerate((EventKind.INCIDENT_OPEN, *_PHASES, EventKind.INCIDENT_CLOSE))
@@ -309,6 +311,7 @@ def _one_incident(
     detected_us = _seen(first)
     yield Claim("down.detect", _progress_ended(first, timeline, marks_us), detected_us)
     phase, since_us = _PHASES[EventKind.DETECT], detected_us
+    is_watched = events[-1].body.get("outcome") in _UNTOUCHED
     for event in events:
         at_us = _seen(event)
         if at_us < detected_us:
@@ -317,6 +320,8 @@ def _one_incident(
         if event.kind == EventKind.INCIDENT_CLOSE:
             return
         phase, since_us = _PHASES.get(EventKind(event.kind), phase), at_us
+        if is_watched and event.kind == EventKind.DIAGNOSE:
+            phase = "stall"
     end_us = min([_resumed(timeline, since_us), *(us for us in starts_us if us > since_us)])
     yield Claim(phase, since_us, end_us, is_inferred=True)
 

@@ -39,10 +39,15 @@ from lastgood.evidence.report import (
 )  # fmt: skip
 from lastgood.evidence.stops_part import class_table, stops_table
 from lastgood.evidence.time_part import key_figures, strip_chart, time_section
+from lastgood.evidence.watched_part import WATCHED_MODES, watched_cards, watched_headline
 from lastgood.ledger.ettr import RunTimes, measure_run
 from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.grouping import LINKS
 from lastgood.ledger.walltime import WallState
+from lastgood.training.report_checkpoints import checkpoints_section
+from lastgood.training.report_integrity import integrity_section
+from lastgood.training.report_spares import spares_section
+from lastgood.training.report_stacks import stacks_section
 from lastgood.training.report_steps import integer, of_run, steps_section
 
 
@@ -64,12 +69,7 @@ def build_section(
     return Section(
         name="training",
         title="Training",
-        headline=headline(
-            times.incidents,
-            drill=drill,
-            ending=_ending(events, run, times),
-            extra=_extra_checks(events, run, drill),
-        ),
+        headline=_headline(events, run, times, drill),
         is_injected=drill.is_injected,
         figures=(*key_figures(times), *_key_figures(times, drill)),
         charts=(strip_chart(times),),
@@ -77,14 +77,33 @@ def build_section(
             _stops(times, drill),
             time_section(times, is_injected=drill.is_injected),
             objectives_section(contract, times, is_injected=drill.is_injected),
-            _incidents(times, drill),
+            _incidents(times, drill, mode=_mode(events, run)),
             steps_section(events, run, times),
+            checkpoints_section(events, run, times),
+            integrity_section(events, run, times),
+            stacks_section(events, run, times),
+            spares_section(events, run, times),
             _run(events, run, contract),
             contract_section(contract),
             duties_section(contract),
             quality_section(events, times),
         ),
     )
+
+
+def _mode(events: Sequence[Event], run: str) -> str:
+    """How the run was started last; empty when its start does not say."""
+    started = of_run(events, run, EventKind.RUN_START)
+    return str(started[-1].body.get("mode", "")) if started else ""
+
+
+def _headline(events: Sequence[Event], run: str, times: RunTimes, drill: Drill) -> Headline:
+    """The answer at the top: of a run that recovers, or of a job that was looked at from outside."""
+    mode, ending = _mode(events, run), _ending(events, run, times)
+    if mode in WATCHED_MODES:
+        return watched_headline(times.incidents, mode=mode, drill=drill, ending=ending)
+    extra = _extra_checks(events, run, drill)
+    return headline(times.incidents, drill=drill, ending=ending, extra=extra)
 
 
 def _newest_run(events: Sequence[Event]) -> str | None:
@@ -204,8 +223,10 @@ def _stops(times: RunTimes, drill: Drill) -> Section:
     )  # fmt: skip
 
 
-def _incidents(times: RunTimes, drill: Drill) -> Section:
+def _incidents(times: RunTimes, drill: Drill, *, mode: str) -> Section:
     cards = incident_cards(times.incidents, drill=drill, as_of_us=times.wall.as_of_us)
+    if mode in WATCHED_MODES:
+        cards = watched_cards(cards, times.incidents, mode=mode)
     notes = [
         Note(level="warning", text=f"Injected and never detected: {fault}.")
         for fault in drill.missed

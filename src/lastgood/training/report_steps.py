@@ -1,58 +1,32 @@
-"""Steps and states in the training section: step times, losses, checkpoints, and numerical-integrity alerts."""
+"""Steps and states in the training section: step times, losses, and the newest verified state."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from lastgood.base.canonical import float_from_hex
 from lastgood.base.errors import LastgoodError
 from lastgood.base.figures import FigureKind, measured
 from lastgood.base.units import US_PER_S
-from lastgood.contract.taxonomy import EventKind, Symptom
-from lastgood.evidence.incident_part import ranks_text
-from lastgood.evidence.report import Cell, Chart, Column, Data, FigureRow, Note, Section, Table
+from lastgood.contract.taxonomy import EventKind
+from lastgood.evidence.report import Chart, Column, Data, FigureRow, Section
 from lastgood.evidence.time_part import POINT_COUNT_MAX, thinned
 from lastgood.ledger.ettr import RunTimes
 from lastgood.ledger.event import Event, in_effect
 from lastgood.ledger.timeline import read_timeline
-from lastgood.ledger.walltime import WallState, WallTimeRules
-
-ALERTS: Final = (
-    Symptom.NONFINITE, Symptom.NUMERIC_JUMP, Symptom.REPLICA_DIVERGENCE, Symptom.SNAPSHOT_MISMATCH, Symptom.REPLAY_MISMATCH,
-)  # fmt: skip
-"""Symptoms that say the numbers are wrong, not that something stopped."""
-
-
-DISTRUSTED: Final = frozenset(("suspect", "tainted"))
-"""Trust states of a snapshot or checkpoint that recovery leaves aside."""
+from lastgood.ledger.walltime import WallTimeRules
 
 
 def steps_section(events: Sequence[Event], run: str, times: RunTimes) -> Section:
-    """Step times, checkpoints and numerical-integrity alerts."""
+    """Step times, the newest state that was verified, and how exactly a step repeats."""
     wall = times.wall
-    source = "step and checkpoint events"
-    committed = of_run(events, run, EventKind.CHECKPOINT_COMMIT)
-    failed = of_run(events, run, EventKind.CHECKPOINT_FAIL)
     trusted = [
         e for e in of_run(events, run, EventKind.STATE_TRUST) if e.body.get("state") == "verified"
     ]
     newest = trusted[-1].body if trusted else {}
-    refused = [
-        e for e in of_run(events, run, EventKind.STATE_TRUST) if e.body.get("state") in DISTRUSTED
-    ]
     rows = (
         ("Median step time", "step time", wall.step_us_median, "us", wall.accepted_steps),
-        ("Checkpoints committed", "checkpoints", len(committed), "", None),
-        ("Checkpoints failed", "checkpoints failed", len(failed), "", None),
-        (
-            "Time blocked by checkpoints",
-            "checkpoint overhead",
-            wall.totals_us[WallState.CHECKPOINT_BLOCKING],
-            "us",
-            None,
-        ),
-        ("States found wrong and not built upon", "states refused", len(refused), "", None),
         (
             "Newest verified state",
             "newest verified state",
@@ -63,34 +37,21 @@ def steps_section(events: Sequence[Event], run: str, times: RunTimes) -> Section
     )
     figures = tuple(
         FigureRow(
-            label=label, figure=measured(name, value, unit, source=source, n=n, as_of_us=wall.as_of_us),
+            label=label, figure=measured(name, value, unit, source="step and trust events", n=n, as_of_us=wall.as_of_us),
             note=f"step, in tier {newest['tier']}" if name == "newest verified state" and newest.get("tier") else "",
         )
         for label, name, value, unit, n in rows
     )  # fmt: skip
-    figures += _noise(events, run)
     charts = tuple(
         chart
         for chart in (_step_time_chart(events, run, wall.as_of_us), _loss_chart(events, run))
         if chart
     )
-    notes = tuple(_refusal(event) for event in refused)
     return Section(
-        notes=notes,
         name="steps",
         title="Steps and states",
-        figures=figures,
+        figures=(*figures, *_noise(events, run)),
         charts=charts,
-        tables=(_alerts(times),),
-    )
-
-
-def _refusal(event: Event) -> Note:
-    """One state that was found wrong: which, where, and why."""
-    body = event.body
-    where = f"state {body.get('step', 'of unknown step')} in tier {body.get('tier', 'unknown')}"
-    return Note(
-        text=f"Found {body['state']} and not built upon: {where}. {body.get('reason', '')}".strip()
     )
 
 
@@ -106,35 +67,6 @@ def _noise(events: Sequence[Event], run: str) -> tuple[FigureRow, ...]:
         "noise", _number(body["noise"]), "", source="one step run twice from the same state"
     )
     return (FigureRow(label="Noise of a repeated step", figure=noise, note=note),)
-
-
-def _alerts(times: RunTimes) -> Table:
-    """Numerical-integrity alerts by symptom, with what came of them."""
-    rows: list[tuple[Cell, ...]] = []
-    for symptom in ALERTS:
-        members = [i for i in times.incidents if i.symptom == symptom]
-        verified = sum(i.verified_us is not None for i in members)
-
-        def count(name: str, value: int) -> Cell:
-            return measured(
-                name, value, "", source="incidents of the ledger", as_of_us=times.wall.as_of_us
-            )
-
-        ranks = sorted({rank for i in members for rank in i.ranks})
-        rows.append(
-            (
-                symptom.replace("_", " "),
-                count(f"{symptom} alerts", len(members)),
-                count(f"{symptom} verified", verified),
-                ranks_text(ranks) if members else None,
-            )
-        )
-    columns = (
-        Column(title="Alert", is_number=False), Column(title="Count"), Column(title="Closed by a verified restore"), Column(title="Ranks", is_number=False),
-    )  # fmt: skip
-    return Table(
-        name="alerts", title="Numerical-integrity alerts", columns=columns, rows=tuple(rows)
-    )
 
 
 def _step_time_chart(events: Sequence[Event], run: str, as_of_us: int) -> Chart | None:

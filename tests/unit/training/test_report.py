@@ -352,11 +352,11 @@ def test_the_versions_are_those_that_the_run_knew_last():
 
 
 def test_numerical_alerts_are_counted_by_symptom(five):
-    rows = cells(five, "steps", "alerts")
+    rows = cells(five, "integrity", "alerts")
     assert (
-        rows["replica divergence"]["Count"],
-        rows["snapshot mismatch"]["Count"],
-        rows["nonfinite"]["Count"],
+        rows["replica divergence"]["Stopped the run"],
+        rows["snapshot mismatch"]["Stopped the run"],
+        rows["nonfinite"]["Stopped the run"],
     ) == (1, 1, 0)
 
 
@@ -417,7 +417,8 @@ def test_only_a_state_that_was_verified_is_the_newest_verified_state():
     section = section_of(record.events)
     assert figure(section, "Newest verified state").value == 330
     assert figure(section, "States found wrong and not built upon").value == 1
-    assert "state 390 in tier slot. wrong digest" in part(section, "steps").notes[0].text
+    assert table(section, "integrity", "refused").rows[-1][:3] == ("state 390", "slot", "suspect")
+    assert table(section, "integrity", "refused").rows[-1][4] == "wrong digest"
 
 
 def test_the_newest_run_is_taken_and_another_one_can_be_named():
