@@ -16,7 +16,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ import xxhash
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from lastgood.base.clock import boot_id
+from lastgood.base.units import format_bytes
 from lastgood.training.checkpoints import MARK, read_mark, seal_mark
 from lastgood.training.rank.shards import OWN_PREFIXES
 from lastgood.training.rank.snapshot import LoadedState, SnapshotMismatch, load_world
@@ -33,6 +34,7 @@ from lastgood.training.rank.state import Digests, digest_state, pack, unpack
 from lastgood.training.rundir import RunDir
 
 _PR_SET_PDEATHSIG = 1
+_PROBE_BYTES = 1 << 20
 
 
 def _flatten(states: list[LoadedState]) -> dict[str, torch.Tensor]:
@@ -200,7 +202,6 @@ def main() -> None:
     snapshot has been copied and need not be pinned any longer; the second how the writing ended.
     """
     torch.set_num_threads(1)
-    end_with_parent()
     _answer({"kind": "ready", "step": -1})
     for line in sys.stdin:
         request = json.loads(line)
@@ -218,14 +219,42 @@ def main() -> None:
                 published_us=request.get("published_us"),
                 tolerance=request.get("tolerance"),
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is a failed save and no reason to stop
-            _answer(
-                {"kind": "failed", "step": step, "reason": f"{type(error).__name__}: {error}"[:500]}
-            )
+        except (Exception, dcp.CheckpointException) as error:  # noqa: BLE001 - a failed save is no reason to stop
+            reason = _why(error, Path(request["path"]).parent)
+            _answer({"kind": "failed", "step": step, "reason": reason})
         else:
             _answer(
                 {"kind": "written", "step": step, "bytes": mark["bytes"], "digest": mark["digest"]}
             )
+
+
+def _why(error: BaseException, folder: Path) -> str:
+    """Say why a save failed, as a person would: torch reports a full disk as a wrong position in a file."""
+    cause = error
+    if isinstance(error, dcp.CheckpointException):
+        cause = next((wrapped[0] for wrapped in error.failures.values()), error)
+    text = f"{type(cause).__name__}: {cause}"[:400]
+    if isinstance(cause, SnapshotMismatch | OSError):
+        return text
+    problem = _problem_of(folder)
+    return text if problem is None else f"{problem}; {text}"
+
+
+def _problem_of(folder: Path) -> str | None:
+    """Write a little to a folder and say what the kernel thinks of it; None when it takes it."""
+    probe = folder / f".lastgood-probe-{os.getpid()}"
+    try:
+        with probe.open("wb") as out:
+            out.write(bytes(_PROBE_BYTES))
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        free = os.statvfs(folder)
+        return f"{error.strerror} ({format_bytes(free.f_bavail * free.f_frsize)} free in {folder})"
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return None
 
 
 def end_with_parent() -> None:
@@ -244,9 +273,13 @@ def _copied(state: LoadedState, *, is_first: bool) -> LoadedState:
 
 
 def _answer(content: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(content) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(json.dumps(content) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os._exit(0)  # the supervisor is gone, and with it whoever could want to know
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main()

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lastgood.base.clock import RunClock, SystemClock
-from lastgood.base.errors import BadInput, Refused
+from lastgood.base.errors import BadInput, LastgoodError, Refused
 from lastgood.base.units import parse_duration_us
 from lastgood.signals.reading import Phase, StepReport
 from lastgood.training import control
@@ -24,7 +24,6 @@ from lastgood.training.rank.group import is_group_error
 from lastgood.training.rank.injection import StepInjection
 from lastgood.training.rank.passes import Pass, PassKind, passes_of_probe
 from lastgood.training.rank.replica import Replica
-from lastgood.training.rank.state import Trainable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -70,31 +69,10 @@ def start(
     Raises:
         Refused: when the script was not started by `lastgood run`.
     """
-    from lastgood.training.rank.worker import current_link
-
-    link = current_link()
-    if link is None:
-        raise Refused(
-            "nobody supervises this process",
-            where="lastgood.start",
-            found="a script started directly",
-            needs="the supervisor of lastgood run",
-            next="type: lastgood run --nproc-per-node 4 --spares 1 SCRIPT",
-        )
+    link = _supervised_link()
     blueprint = Blueprint(model, optimizer, scheduler, build)
-    blueprint.check()
-    if build is not None and (ddp or hook):
-        raise BadInput(
-            "two ways to wrap one model",
-            where="lastgood.start",
-            found="build beside ddp or hook",
-            needs="one of them",
-            next="give DDP its options and its hook inside build",
-        )
-    module = blueprint.make_module()
-    trainable = Trainable(module, optimizer, scheduler, scaler, extra or {})
-    if blueprint.is_made_anew:
-        trainable.optimizer = trainable.scheduler = None
+    blueprint.check(has_ddp_options=bool(ddp or hook))
+    trainable = blueprint.make_trainable(scaler, extra or {})
     injection = StepInjection(link.run)
     replica = Replica(
         blueprint,
@@ -108,11 +86,28 @@ def start(
     )
     run = Run(link, Generation(link, trainable, replica, loader, injection))
     link.channel.send(
-        control.Ready(state_bytes=sum(p.numel() * p.element_size() for p in module.parameters()))
+        control.Ready(
+            state_bytes=sum(p.numel() * p.element_size() for p in trainable.model.parameters())
+        )
     )
     run._generation.enter_next()  # noqa: SLF001 - start is part of the run
     link.on_script_end = run.close
     return run
+
+
+def _supervised_link() -> Link:
+    from lastgood.training.rank.worker import current_link
+
+    link = current_link()
+    if link is None:
+        raise Refused(
+            "nobody supervises this process",
+            where="lastgood.start",
+            found="a script started directly",
+            needs="the supervisor of lastgood run",
+            next="type: lastgood run --nproc-per-node 4 --spares 1 SCRIPT",
+        )
+    return link
 
 
 class Step:
@@ -241,10 +236,11 @@ class Run:
                 self._generation.enter_next()
             try:
                 batch = self._next_batch(last_epoch=last_epoch, steps=steps)
-            except RuntimeError as error:
-                if not is_group_error(error):
-                    raise
-                self._raised(error)  # a peer died while the wrapper was made anew
+            except LastgoodError:
+                raise
+            except Exception as error:  # noqa: BLE001 - told to the supervisor, which decides
+                # A peer died while the wrapper was made anew, or the loader failed: a dead worker of it, a bad record.
+                self._raised(error)
                 continue
             if batch is not None:
                 given = self._pass

@@ -1,6 +1,9 @@
 """A durable checkpoint is restored whole or refused, whatever happened to its files."""
 
+import contextlib
 import json
+import os
+import subprocess
 
 import pytest
 import torch
@@ -164,3 +167,56 @@ def test_the_helper_answers_copied_and_written_and_survives_a_bad_request(
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [a["kind"] for a in answers] == ["ready", "failed", "copied", "written"]
     assert not is_refused(tmp_path / "step-000000006")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 256 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.getuid() != 0:
+        pytest.skip("only root may mount")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting is not allowed here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(disk):
+    with contextlib.suppress(OSError), (disk / "other").open("wb", buffering=0) as out:
+        while True:
+            out.write(bytes(4096))
+
+
+def make_read_only(disk):
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words"),
+    [(fill, "No space left on device"), (make_read_only, "Read-only file system")],
+)
+def test_a_disk_that_takes_nothing_is_a_failed_checkpoint_in_the_words_of_the_kernel(
+    states, small_disk, monkeypatch, capsys, break_it, words
+):
+    """And the older checkpoint beside it stays."""
+    run, _ = states
+    older = small_disk / "step-000000005"
+    older.mkdir()
+    (older / "data").write_text("kept")
+    request = {
+        "run_dir": str(run.root), "world": 2, "step": 6, "path": str(small_disk / "step-000000006"),
+    }  # fmt: skip
+    break_it(small_disk)
+    monkeypatch.setattr("sys.stdin", [json.dumps(request)])
+    checkpoint.main()
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [a["kind"] for a in answers] == ["ready", "copied", "failed"]
+    assert words in answers[-1]["reason"]
+    assert (older / "data").read_text() == "kept"
+    assert not (small_disk / "step-000000006").exists()
