@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what a type checker sees; the same names as in the table be
     from lastgood.ledger.store import open_store
     from lastgood.ledger.verify import verify_ledger
     from lastgood.training.opening import open  # noqa: A004 - read as `lastgood.open`
+    from lastgood.training.rank.attach import attach
     from lastgood.training.rank.run import Run, start
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ _PUBLIC = {
     # in a training script (needs the extra "torch")
     "start": "lastgood.training.rank.run:start",
     "Run": "lastgood.training.rank.run:Run",
+    "attach": "lastgood.training.rank.attach:attach",
     # what counts as failure
     "load_contract": "lastgood.contract.load:load_contract",
     "default_contract": "lastgood.contract.load:default_contract",
@@ -64,6 +66,7 @@ __all__ = [
     "Problems",
     "Run",
     "__version__",
+    "attach",
     "default_contract",
     "fold_incidents",
     "load_contract",

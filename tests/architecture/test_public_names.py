@@ -19,6 +19,7 @@ PUBLIC = [
     "Problems",
     "Run",
     "__version__",
+    "attach",
     "default_contract",
     "fold_incidents",
     "load_contract",
@@ -28,7 +29,7 @@ PUBLIC = [
     "start",
     "verify_ledger",
 ]
-NEEDS_TORCH = {"start", "Run"}
+NEEDS_TORCH = {"attach", "start", "Run"}
 
 
 def test_the_public_names_are_these():

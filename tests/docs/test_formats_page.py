@@ -16,9 +16,9 @@ OTHER_NAMES = {"fault_trace.json": "stepfun.json"}
 """Files that the page calls by the name of their publication."""
 FORMATS = [
     "kernel", "stepfun", "alertmanager", "dcgm", "kubernetes", "otlp", "table", "handkept", "slurm_jobs", "slurm_nodes", "elastic",
-    "nccl_flight", "goodput", "mlperf",
+    "nccl_flight", "goodput", "mlperf", "spool",
 ]  # fmt: skip
-FOLDERS = ["nccl"]
+FOLDERS = ["nccl", "spool"]
 
 
 def commands(name: str) -> list[str]:
@@ -40,7 +40,7 @@ def test_every_command_of_a_format_runs_and_takes_rows(name, cli, tmp_path, monk
             if "." in word and sample.exists():
                 shutil.copy(sample, tmp_path / word)
             elif word in FOLDERS:
-                shutil.copytree(sample, tmp_path / word)
+                shutil.copytree(sample, tmp_path / word, dirs_exist_ok=True)
         if redirect:
             (tmp_path / redirect).write_text(cli(*words).stdout, encoding="utf-8")
             continue

@@ -31,9 +31,7 @@ def main() -> None:
         hang_after=options.hang_after,
         on_stop=lambda step: print(f"stopped after step {step}", flush=True),
     )
-    dist.init_process_group(
-        "gloo", rank=attached.place.rank, world_size=attached.place.world
-    )
+    dist.init_process_group("gloo", rank=attached.place.rank, world_size=attached.place.world)
     done = attached.resume()
     print(f"rank {attached.place.rank} begins after step {done}", flush=True)
     model = DistributedDataParallel(bare)

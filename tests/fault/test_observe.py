@@ -92,9 +92,7 @@ def test_the_command_ends_with_the_code_of_the_job(seen):
 def test_steps_are_counted_before_during_and_after(seen):
     steps = [e for e in seen.events if e.kind == "step"]
     assert steps[0].body["first"] == 1
-    assert all(
-        a.body["last"] + 1 == b.body["first"] for a, b in zip(steps, steps[1:], strict=False)
-    )
+    assert all(a.body["last"] + 1 == b.body["first"] for a, b in pairwise(steps))
     assert steps[-1].body["last"] > seen.step_before
 
 

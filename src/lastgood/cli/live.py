@@ -77,6 +77,8 @@ def describe(event: Event) -> str:
             )
         case "annotation":
             return _remark(body)
+        case "planned.begin" if body.get("passed_on"):
+            return f"{body.get('reason')}: passed on to every rank"
         case "planned.begin":
             kept = "and writing a checkpoint" if body.get("has_checkpoints") else _LOST
             return f"{body.get('reason')}: stopping behind the present step, {kept}"
@@ -117,6 +119,8 @@ def _incident_line(event: Event) -> str:
             return _stack_words(body)
         case "isolate":
             return f"isolated{_time(event.isolate_us)}: killed {_names(body.get('killed'))}, parked {_names(body.get('parked'))}"
+        case "restore" if body.get("step") is None:
+            return ""  # the script knows from where it goes on, and nobody else
         case "restore":
             return (
                 f"restored state {body.get('step')} ({body.get('tier')}){_time(event.recover_us)}"

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from lastgood.cli.live import LineView
+    from lastgood.cli.run_mode import Way
     from lastgood.signals.limits import Limits
     from lastgood.training.metrics import RunMetrics
+    from lastgood.training.options import RunOptions
+    from lastgood.training.session import RunResult
 
 _OTHER_HOSTS = {
     "nnodes": "one host for now",
@@ -38,6 +41,12 @@ _OTHER_HOSTS = {
     show_default=True,
     metavar="N",
     help="Ranks to run on this host.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["observe", "act"]),
+    help="observe: watch, record and name the culprit, end nothing. act: recover. "
+    "[default: act for a script that calls lastgood.start, else observe]",
 )
 @click.option(
     "--spares",
@@ -77,10 +86,9 @@ _OTHER_HOSTS = {
 )
 @click.option(
     "--hang-after",
-    default="30s",
-    show_default=True,
     metavar="TIME",
-    help="Floor of the limit after which a silent rank counts as hung.",
+    help="Floor of the limit after which a silent rank counts as hung "
+    "[default: 30s; 10min where all ranks of an unchanged script would be restarted].",
 )
 @click.option(
     "--launch-limit",
@@ -121,26 +129,30 @@ _OTHER_HOSTS = {
 @click.option("--master-port", "--master_port", "master_port", hidden=True)
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(**given: object) -> int:
+@click.pass_context
+def run(context: click.Context, **given: object) -> int:
     """Run SCRIPT on N ranks of this host and keep it going while parts of it fail.
 
-    The script calls lastgood.start and trains in `with run.step()` blocks; see docs/quickstart.md.
+    A script that calls lastgood.start and trains in `with run.step()` blocks recovers from its snapshots
+    (docs/quickstart.md). Any other script is observed, or with --mode act restarted as a whole (docs/observe.md).
     Exit code: the script's own; 75 = preempted, requeue; 93 = a person is needed, do not requeue.
     """
     from lastgood.cli.live import LineView
+    from lastgood.cli.run_mode import Way, choose_way, hang_after
     from lastgood.ledger.place import check_place, default_ledger
     from lastgood.training.options import RunOptions
-    from lastgood.training.session import run_training
     from lastgood.training.striping import SnapshotForm
 
     _refuse_other_hosts(given)
     script = _script(str(given["script"]))
+    way = choose_way(script, given["mode"])  # type: ignore[arg-type]
+    given["hang_after"] = hang_after(given["hang_after"], way)  # type: ignore[arg-type]
     ledger = check_place(Path(str(given["ledger"]))) if given["ledger"] else default_ledger()
     options = RunOptions(
         script=script,
         arguments=tuple(given["arguments"]),  # type: ignore[arg-type]
         ranks=_rank_count(str(given["ranks"])),
-        spares=int(given["spares"]),  # type: ignore[call-overload]
+        spares=int(given["spares"]) if way is Way.LOOP else 0,  # type: ignore[call-overload]
         run_id=_run_id(str(given["run_id"] or _made_up_id())),
         ledger=ledger,
         contract=given["contract"],  # type: ignore[arg-type]
@@ -154,10 +166,36 @@ def run(**given: object) -> int:
         mode="drill" if given["drill"] else "run",
     )
     view = LineView(ledger, is_quiet=bool(given["quiet"]))
+    for line in _way_lines(context, way, script):
+        view.say(line)
     with _metrics(given["metrics"], view) as metrics:
-        result = run_training(options, listener=view.show, metrics=metrics)
+        result = _run(options, way, view, metrics)
     view.end(options, result)
     return result.exit_code
+
+
+def _way_lines(context: click.Context, way: Way, script: Path) -> list[str]:
+    from click.core import ParameterSource
+
+    from lastgood.cli.run_mode import describe_way, unused_options
+
+    typed = {
+        name: context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        for name in context.params
+    }
+    return describe_way(way, script, unused=unused_options(way, typed))
+
+
+def _run(options: RunOptions, way: Way, view: LineView, metrics: RunMetrics | None) -> RunResult:
+    from lastgood.cli.run_mode import Way
+
+    if way is Way.LOOP:
+        from lastgood.training.session import run_training
+
+        return run_training(options, listener=view.show, metrics=metrics)
+    from lastgood.training.observe.session import run_observed
+
+    return run_observed(options, is_acting=way is Way.HARD, listener=view.show, metrics=metrics)
 
 
 @contextmanager

@@ -125,11 +125,11 @@ class Recorder:
                 converted[name] = self.wall_us(value)
         self.record(kind, **converted)
 
-    def begin_steps(self, *, first: int) -> None:
-        """The next accepted step is `first` and begins now."""
+    def begin_steps(self, *, first: int, began_us: int | None = None) -> None:
+        """The next accepted step is `first` and begins now, or began at that wall time, for who came late."""
         self.close_chunk()
         self._chunk_first = first
-        self._chunk_began_us = self.clock.wall_us()
+        self._chunk_began_us = self.clock.wall_us() if began_us is None else began_us
         if self._metrics is not None:
             self._metrics.steps_begin(first)
 

@@ -35,7 +35,7 @@ def choose_files(
     chosen: list[tuple[Source, FileResult]] = []
     problems: list[Problem] = []
     left_out: list[Problem] = []
-    files = _expand(paths)
+    files = _expand(paths, format)
     labels = _labels(files)
     for path, is_of_folder in files:
         source = _source(path, labels.get(path))
@@ -122,12 +122,14 @@ class _Named(NamedTuple):
     is_of_folder: bool
 
 
-def _expand(paths: Sequence[Path | str]) -> list[_Named]:
+def _expand(paths: Sequence[Path | str], format: str | None) -> list[_Named]:
     found: list[_Named] = []
+    # A format whose files lie in folders of their own (one a host) says itself which they are.
+    inside_of = getattr(registry.importer(format), "files_in", _inside) if format else _inside
     for path in map(Path, paths):
         # Unlike Path.is_dir it does not raise for a name that is too long.
         if str(path) != STDIN and os.path.isdir(path):
-            inside = _inside(path)
+            inside = inside_of(path)
             if not inside:
                 raise BadInput(
                     "a folder without files",

@@ -29,6 +29,7 @@ FORMATS: dict[str, str] = {
     "otlp": f"{_PACKAGE}.otlp:IMPORTER",
     "table": f"{_PACKAGE}.table:IMPORTER",
     "handkept": f"{_PACKAGE}.handkept:IMPORTER",
+    "spool": f"{_PACKAGE}.spool:IMPORTER",
 }
 """Name -> `module:IMPORTER`. Of two formats that are equally sure of a file, the earlier one is taken."""
 

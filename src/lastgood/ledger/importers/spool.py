@@ -101,7 +101,9 @@ class _Reading:
         if data is None:
             if self._is_last:
                 self._context.ignore(row, "the last line is cut: its writer was killed in it")
-                self._context.note("a segment ends in half a line; one event of that moment is lost")
+                self._context.note(
+                    "a segment ends in half a line; one event of that moment is lost"
+                )
                 return
             raise RowProblem("the checksum of the line does not fit", "the line was changed or cut")
         try:
@@ -119,7 +121,11 @@ class _Reading:
             domain=found.domain,
             incident=found.incident,
             body=found.body,
-            **{name: value for name in _KEPT if (value := getattr(found, name)) not in (None, (), {})},
+            **{
+                name: value
+                for name in _KEPT
+                if (value := getattr(found, name)) not in (None, (), {})
+            },
         )
         yield msgspec.structs.replace(event, clock=found.clock)
 

@@ -23,7 +23,7 @@ from lastgood.training.attach.live import Joined, LiveDir
 from lastgood.training.attach.spool import SpoolEvents
 from lastgood.training.machine import machine_versions, run_topology
 from lastgood.training.observe.ending import EndingNote, read_ending
-from lastgood.training.observe.rank import read_first_step
+from lastgood.training.observe.first_note import FirstNote, read_first_note
 from lastgood.training.observe.watcher import Watcher
 from lastgood.training.recorder import Recorder
 from lastgood.training.slot import StatusSlot
@@ -48,7 +48,7 @@ class AttachedRank:
         """Raises OSError when its page is not there."""
         self._live, self._local_rank = live, local_rank
         self.rank, self.pid = joined.rank, joined.pid
-        self.name = str(local_rank)
+        self.name = f"r{joined.rank}"
         self.slot = StatusSlot(live.path("status", local_rank))
         self._pidfd: int | None = None
         with suppress(ProcessLookupError):
@@ -68,9 +68,9 @@ class AttachedRank:
         return read_ending(self._live.path("endings", self._local_rank))
 
     @property
-    def first_step(self) -> tuple[int, str] | None:
-        """Number of its first step, and who knows it."""
-        return read_first_step(self._live.path("first", self._local_rank))
+    def first_step(self) -> FirstNote | None:
+        """What it says about its first step."""
+        return read_first_note(self._live.path("first", self._local_rank))
 
 
 class HostRecorder(Recorder):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.clock import SystemClock
+from lastgood.base.errors import EXIT_REQUEUE
 from lastgood.signals.reading import Phase, Raised
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def write_ending(
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(note), encoding="utf-8")
         fresh.replace(path)
-    if code == 0:
+    if error is None and code in {0, EXIT_REQUEUE}:
         slot.enter(Phase.FINISHED)
 
 

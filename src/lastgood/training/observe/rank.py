@@ -8,10 +8,10 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.training.observe.ending import EndingNote, read_ending
+from lastgood.training.observe.first_note import FirstNote, read_first_note
 from lastgood.training.slot import StatusSlot
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ class ObservedRank:
         return read_ending(self._run.root / "endings" / self.name)
 
     @property
-    def first_step(self) -> tuple[int, str] | None:
-        """Number of the first step that the rank counted, and who knows it: optimizer, script or count."""
-        return read_first_step(self._run.root / "first" / self.name)
+    def first_step(self) -> FirstNote | None:
+        """What the rank says about its first step."""
+        return read_first_note(self._run.root / "first" / self.name)
 
     def signal(self, number: int) -> None:
         """Pass a signal on to the rank and what it started."""
@@ -94,15 +94,6 @@ class ObservedRank:
         self.slot.close()
         if self._log is not None:
             self._log.close()
-
-
-def read_first_step(path: Path) -> tuple[int, str] | None:
-    """The note of a rank about its first step; None before it made one."""
-    try:
-        number, source = path.read_text(encoding="ascii").split()
-        return int(number), source
-    except (OSError, ValueError):
-        return None
 
 
 def torchrun_environment(rank: int, *, options: RunOptions, attempt: Attempt) -> dict[str, str]:

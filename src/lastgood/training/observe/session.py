@@ -21,6 +21,8 @@ from lastgood.training.session import RunResult
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lastgood.contract.model import FailureContract
+    from lastgood.fleet.topology import Topology
     from lastgood.ledger.event import Event
     from lastgood.training.metrics import RunMetrics
     from lastgood.training.options import RunOptions
@@ -58,22 +60,8 @@ def run_observed(
             listener=listener,
             metrics=metrics,
         )
-        declared = options.contract
-        recorder.record(
-            "run.start",
-            body={
-                "command": [str(options.script), *options.arguments],
-                "world": options.ranks,
-                "spares": 0,
-                "contract_digest": contract_digest(contract),
-                "contract_assumed": declared is None,
-                "contract": None if declared is None else declared.read_text(encoding="utf-8"),
-                "topology": msgspec.to_builtins(topology),
-                "mode": "act" if is_acting else "observe",
-                "host": os.uname().nodename,
-                "hang_floor_us": options.limits.step_floor_us,
-            },
-        )
+        body = _description(options, contract, topology, is_acting=is_acting)
+        recorder.record("run.start", body=body)
         code = EXIT_INTERNAL
         try:
             code = ObserveSupervisor(
@@ -91,3 +79,21 @@ def run_observed(
             recorder.record("run.end", body={"exit_code": code})
             head = writer.flush()
         return RunResult(code, head)
+
+
+def _description(
+    options: RunOptions, contract: FailureContract, topology: Topology, *, is_acting: bool
+) -> dict[str, object]:
+    declared = options.contract
+    return {
+        "command": [str(options.script), *options.arguments],
+        "world": options.ranks,
+        "spares": 0,
+        "contract_digest": contract_digest(contract),
+        "contract_assumed": declared is None,
+        "contract": None if declared is None else declared.read_text(encoding="utf-8"),
+        "topology": msgspec.to_builtins(topology),
+        "mode": "act" if is_acting else "observe",
+        "host": os.uname().nodename,
+        "hang_floor_us": options.limits.step_floor_us,
+    }

@@ -74,6 +74,7 @@ class ObserveSupervisor:
         self._attempt = 0
         self._noticed: int | None = None
         self._noticed_us = 0
+        self._is_notice_said = False
         self._on_turn = on_turn
 
     def run(self) -> int:
@@ -134,6 +135,7 @@ class ObserveSupervisor:
     def _turn(self, now_us: int) -> int | None:
         """The exit code when the job is over."""
         if self._noticed is not None:
+            self._say_notice(self._noticed)
             self._end_grace(now_us)
         codes = [rank.exit_code for rank in self.ranks]
         if all(code is not None for code in codes):
@@ -277,8 +279,15 @@ class ObserveSupervisor:
             return
         if self._noticed is None:
             self._noticed, self._noticed_us = number, self.clock.monotonic_us()
+            self.watcher.is_leaving = True
         for rank in self.ranks:
             rank.signal(number)
+
+    def _say_notice(self, number: int) -> None:
+        if not self._is_notice_said:
+            self._is_notice_said = True
+            body = {"reason": signal.Signals(number).name, "passed_on": True}
+            self.recorder.record("planned.begin", body=body)
 
     def _end_grace(self, now_us: int) -> None:
         """After a notice, in act mode, ranks that do not end within the grace are killed."""

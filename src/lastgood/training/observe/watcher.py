@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lastgood.base.clock import SystemClock
+from lastgood.base.errors import EXIT_REQUEUE
 from lastgood.signals import liveness
 from lastgood.signals.reading import Assessment, Phase, Question, Symptom, Verdict
 from lastgood.training.observe import case
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lastgood.signals.limits import Limits
     from lastgood.signals.reading import RankReading
     from lastgood.training.observe.ending import EndingNote
+    from lastgood.training.observe.first_note import FirstNote
     from lastgood.training.recorder import Recorder
     from lastgood.training.slot import StatusSlot
 
@@ -55,8 +57,8 @@ class Watched(Protocol):
         ...
 
     @property
-    def first_step(self) -> tuple[int, str] | None:
-        """The number of its first step, and who knows it."""
+    def first_step(self) -> FirstNote | None:
+        """What it says about its first step."""
         ...
 
 
@@ -100,8 +102,11 @@ class Watcher:
         self._slow: tuple[int, ...] = ()
         self._traced: set[str] = set()
         self._is_waiting_said = False
+        self.is_leaving = False
+        """True once the job was told to stop: what ends now is no failure."""
         self._clock = SystemClock()
-        self._stepped_us = self._clock.wall_us()
+        self._step_before = 0
+        self._stepped_us = 0
         """Wall time at which the newest step was done."""
 
     @property
@@ -116,6 +121,7 @@ class Watcher:
 
     def begin_attempt(self, ranks: Sequence[Watched], number: int) -> None:
         """Watch these ranks from now on."""
+        self._step_before = self.step
         self.ranks, self.attempt = ranks, number
         self.recorder.attempt = number
         self.first_step = None
@@ -125,7 +131,7 @@ class Watcher:
     def look(self, now_us: int) -> None:
         """One turn."""
         self._collect_steps(now_us)
-        if now_us >= self._next_liveness_us:
+        if now_us >= self._next_liveness_us and not self.is_leaving:
             self._next_liveness_us = now_us + LIVENESS_EVERY_US
             self._look_for_hangs(now_us)
         self._advance_dump(now_us)
@@ -138,7 +144,8 @@ class Watcher:
     def finish(self, now_us: int) -> None:
         """Take in the last steps and verdicts of ranks that have all ended."""
         self._collect_steps(now_us)
-        self._look_for_hangs(now_us)
+        if not self.is_leaving:
+            self._look_for_hangs(now_us)
         self._finish_dump(now_us)
 
     def hand_over(self) -> case.Case | None:
@@ -163,10 +170,11 @@ class Watcher:
         self._skip_missed()
         for assessed in self._watch.assess_steps(self.ranks, now_us=now_us):  # type: ignore[arg-type]
             finished = assessed.finished
-            self._stepped_us = finished.done_wall_us
+            # The slot of an observed rank holds monotonic times: it does not know the time base of the run.
+            self._stepped_us = self.recorder.wall_us(finished.done_wall_us)
             self.recorder.step_done(
                 finished.step + self.step_offset,
-                done_wall_us=finished.done_wall_us,
+                done_wall_us=self._stepped_us,
                 loss=finished.mean_loss,
             )
             self._say_slow(assessed.performance)
@@ -176,16 +184,16 @@ class Watcher:
         known = [note for note in notes if note is not None]
         if len(known) < len(notes):
             return False
-        number, source = max(known)
+        number, source, began_us = max(known)
         if source == "count":
             # Where nobody knows the number, steps go on behind what was counted before: redone or not, nobody can say.
-            self.step_offset = max(0, self.step if self.attempt > 1 else 0)
+            self.step_offset = self._step_before
         else:
             self.step_offset = 0
         self._watch.begin_generation(self.attempt, next_step=number)
         self.first_step = FirstStep(number + self.step_offset, source)
-        self.recorder.begin_steps(first=self.first_step.step)
-        self._stepped_us = self._clock.wall_us()
+        self._stepped_us = self.recorder.wall_us(began_us)
+        self.recorder.begin_steps(first=self.first_step.step, began_us=self._stepped_us)
         return True
 
     def _skip_missed(self) -> None:
@@ -248,12 +256,15 @@ class Watcher:
 
     def _read(self, rank: Watched) -> RankReading:
         code = rank.exit_code
-        note = rank.ending if code is not None else None
+        note = (
+            rank.ending
+        )  # written before the slow way out of the process: the culprit speaks before its peers end
         raised = note.raised if note is not None else None
         reading = read_rank(rank.rank, rank, generation=self.attempt, raised=raised)  # type: ignore[arg-type]
-        if code == 0 and reading.phase is not Phase.FINISHED:
+        is_asked = code == EXIT_REQUEUE and note is not None and raised is None
+        if code == 0 or is_asked:
             # `os._exit(0)` in the middle of a job is an end like any other, if the others still wait for it.
-            return replace(reading, phase=Phase.FINISHED)
+            return replace(reading, phase=Phase.FINISHED, exit_code=0)
         return reading
 
     def _patient(
@@ -291,7 +302,7 @@ class Watcher:
     def _say_traces(self) -> None:
         """The trace of what each rank raised, once."""
         for rank in self.ranks:
-            if rank.name in self._traced or rank.exit_code is None:
+            if rank.name in self._traced:
                 continue
             note = rank.ending
             if note is None or note.raised is None:

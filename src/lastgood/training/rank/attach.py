@@ -204,7 +204,7 @@ class Attached:
         slot = StatusSlot(self._live.path("status", local), create=True)
         assert self.place.attempt is not None
         slot.begin_generation(self.place.attempt, self.place.rank)
-        answer_dump_requests(self._live.root / "stacks", str(local))
+        answer_dump_requests(self._live.root / "stacks", f"r{self.place.rank}")
         first = self._live.path("first", local)
         counting = Counting(slot, rank=self.place.rank, first_step=first).install()
         counting.on_step = self._behind_step
@@ -258,6 +258,10 @@ class Attached:
 
     def _end(self, code: int) -> None:
         self._exit_code = code
+        ending = self._live.path("endings", self.place.local_rank)
+        write_ending(
+            ending, self._counting.slot, code=code
+        )  # before the slow way out is taken for a hang
         raise SystemExit(code)
 
     # --- ends -------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lastgood.base.clock import SystemClock
 from lastgood.signals.reading import Phase, StepReport
+from lastgood.training.observe.first_note import FirstNote, write_first_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -65,6 +66,8 @@ class Counting:
         self.is_counted_by_script = False
         self._step_began_us = self._clock.monotonic_us()
         self._waited_us = 0
+        self._first_began_us = 0
+        """When the first forward pass began, monotonic."""
         self._last_gradient_us: int | None = None
         self._backward_depth = 0
 
@@ -177,6 +180,8 @@ class Counting:
 
     def begin_step(self) -> None:
         """The rank computes: a forward pass began."""
+        if not self._first_began_us:
+            self._first_began_us = self._clock.monotonic_us()
         if self.slot.view().phase is not Phase.SECTION:
             self.slot.enter(Phase.COMPUTE, step=self.steps_done + 1)
 
@@ -195,11 +200,10 @@ class Counting:
         self._write_first(self.steps_done + 1, "count" if known is None else "optimizer")
 
     def _write_first(self, step: int, source: str) -> None:
+        began_us = self._first_began_us or self._clock.monotonic_us()
         if self._first_step is not None:
             with suppress(OSError):
-                fresh = self._first_step.with_suffix(".new")
-                fresh.write_text(f"{step} {source}")
-                fresh.replace(self._first_step)
+                write_first_note(self._first_step, FirstNote(step, source, began_us))
 
     def count_by_script(self, step: int) -> None:
         """The script numbers its steps itself: `step` is the first one, and optimizers are not counted any more."""
@@ -222,7 +226,7 @@ class Counting:
         )
         self.steps_done, self.has_stepped = step, True
         self._step_began_us, self._waited_us = now_us, 0
-        self.slot.publish(report, done_wall_us=self._clock.wall_us())
+        self.slot.publish(report, done_wall_us=now_us)  # monotonic: the watcher has the time base
         self.slot.set_published(step)
         self.slot.enter(Phase.BETWEEN, step=step)
         if self.on_step is not None:
