@@ -18,11 +18,10 @@ import torch.distributed as dist
 
 from lastgood.base.errors import BadInput, LastgoodError, Refused
 from lastgood.training.rank.group import is_group_error
+from lastgood.training.rank.state import Trainable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from lastgood.training.rank.state import Trainable
 
 _WHERE = "lastgood.start(build=...)"
 
@@ -41,8 +40,27 @@ class Blueprint:
         """True when every generation gets a model and an optimizer of its own."""
         return not isinstance(self.model, torch.nn.Module)
 
-    def check(self) -> None:
+    def check(self, *, has_ddp_options: bool = False) -> None:
         """Refuse what can be seen to be wrong before there is a rank."""
+        self._check_kinds()
+        if self.build is not None and not callable(self.build):
+            raise BadInput(
+                "build is not a function",
+                where=_WHERE,
+                found=type(self.build).__name__,
+                needs="a function (module, group) -> wrapped module",
+            )
+        if self.build is not None and has_ddp_options:
+            raise BadInput(
+                "two ways to wrap one model",
+                where="lastgood.start",
+                found="build beside ddp or hook",
+                needs="one of them",
+                next="give DDP its options and its hook inside build",
+            )
+
+    def _check_kinds(self) -> None:
+        """Objects or functions, but not some of each."""
         if self.is_made_anew and not callable(self.model):
             raise BadInput(
                 "the model is neither a module nor a function",
@@ -67,13 +85,13 @@ class Blueprint:
                 needs="a function of the optimizer",
                 next="write: scheduler=lambda optimizer: ...",
             )
-        if self.build is not None and not callable(self.build):
-            raise BadInput(
-                "build is not a function",
-                where=_WHERE,
-                found=type(self.build).__name__,
-                needs="a function (module, group) -> wrapped module",
-            )
+
+    def make_trainable(self, scaler: Any, extra: dict[str, Any]) -> Trainable:
+        """Return the state that a rank begins with; what is made anew has no optimizer before it is wrapped."""
+        module = self.make_module()
+        if self.is_made_anew:
+            return Trainable(module, None, None, scaler, extra)
+        return Trainable(module, self.optimizer, self.scheduler, scaler, extra)
 
     def make_module(self) -> torch.nn.Module:
         """Return a bare module: the one there is, or a new one."""

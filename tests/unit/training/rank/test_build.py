@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from lastgood.base.errors import BadInput, Refused
 from lastgood.training.rank.build import Blueprint
 from lastgood.training.rank.replica import Replica
-from lastgood.training.rank.state import Trainable, digest_tensors
+from lastgood.training.rank.state import digest_tensors
 from lastgood.training.slot import StatusSlot
 
 
@@ -54,7 +54,7 @@ def replica_of(slot, build, *, model=None, optimizer=None, scheduler=None):
         optimizer = make_optimizer(model)
     blueprint = Blueprint(model, optimizer, scheduler, build)
     blueprint.check()
-    trainable = Trainable(blueprint.make_module(), None if blueprint.is_made_anew else optimizer)
+    trainable = blueprint.make_trainable(None, {})
     replica = Replica(
         blueprint, trainable, slot, ddp={}, hook=None, hook_state=None, injection=NoInjection()
     )
@@ -164,7 +164,7 @@ def test_a_model_that_is_made_anew_gets_a_new_optimizer_and_the_old_one_is_unusa
         wrap_plain,
         model=make_model,
         optimizer=make_optimizer,
-        scheduler=lambda o: torch.optim.lr_scheduler.ConstantLR(o),
+        scheduler=torch.optim.lr_scheduler.ConstantLR,
     )
     first_model = made.trainable.model
     made.replica.wrap(is_synced=False)
@@ -246,3 +246,8 @@ MODEL = torch.nn.Linear(1, 1)
 def test_what_is_seen_to_be_wrong_is_said_before_there_is_a_rank(blueprint, needle):
     with pytest.raises(BadInput, match=needle):
         blueprint.check()
+
+
+def test_build_and_options_of_ddp_exclude_each_other():
+    with pytest.raises(BadInput, match="give DDP its options and its hook inside build"):
+        Blueprint(MODEL, make_optimizer(MODEL), build=wrap_plain).check(has_ddp_options=True)
