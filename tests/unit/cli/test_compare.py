@@ -1,0 +1,93 @@
+"""`lastgood compare`: the exit code is the answer, and a person learns what would be needed."""
+
+import json
+
+import pytest
+
+from lastgood.cli.main import main
+from tests.unit.evidence.claim_cases import TEN, write_side
+
+HALF = [v / 2 for v in TEN]
+
+
+@pytest.fixture
+def sides(tmp_path):
+    def write(name, detect_s=TEN, **given):
+        return str(write_side(tmp_path / f"{name}.db", name, detect_s, **given))
+
+    return write
+
+
+def test_a_claim_that_is_shown_exits_with_0_and_says_by_how_much(sides, capsys):
+    assert main(["compare", sides("a"), sides("b", HALF), "--claim", "detection_latency"]) == 0
+    out = capsys.readouterr().out
+    assert "claim: detection_latency is better after: SHOWN" in out
+    assert "before  n=10, median 1.01 s" in out
+    assert "before over after" in out
+    assert "INJECTED" in out
+    assert max(map(len, out.splitlines())) <= 80 + len(str(sides))
+
+
+@pytest.mark.parametrize(
+    ("detect_s", "given", "code", "answer"),
+    [
+        (TEN[::-1], {}, 1, "NOT SHOWN"),
+        ([v * 2 for v in TEN], {}, 1, "WORSE"),
+        (HALF[:3], {}, 3, "CANNOT TELL"),
+        (HALF, {"world": 8}, 3, "CANNOT TELL"),
+    ],
+)
+def test_every_other_answer_has_its_own_exit_code(sides, capsys, detect_s, given, code, answer):
+    before = sides("a", TEN if len(detect_s) > 3 else TEN[:3])
+    arguments = ["compare", before, sides("b", detect_s, **given), "--claim", "detection_latency"]
+    assert main(arguments) == code
+    assert answer in capsys.readouterr().out
+
+
+def test_what_was_changed_on_purpose_is_named(sides, capsys):
+    before, after = sides("a"), sides("b", HALF, floor_us=400_000)
+    arguments = ["compare", before, after, "--claim", "detection_latency"]
+    assert main(arguments) == 3
+    assert "--changed" in capsys.readouterr().out
+    assert main([*arguments, "--changed", "limits"]) == 0
+    assert (
+        "differs: limits: hang after 1 s before, hang after 400 ms after" in capsys.readouterr().out
+    )
+    assert main([*arguments, "--changed", "limit"]) == 2
+    assert "contract, injected, job" in capsys.readouterr().err
+
+
+def test_json_holds_every_number_and_both_sides(sides, capsys):
+    main([
+        "compare", sides("a"), sides("b", HALF), "--claim", "detection_latency", "--claim", "ettr", "--json",
+    ])  # fmt: skip
+    found = json.loads(capsys.readouterr().out)
+    first, second = found["claims"]
+    assert (first["claim"], first["answer"], second["claim"]) == (
+        "detection_latency",
+        "shown",
+        "ettr",
+    )
+    assert first["effect"] == pytest.approx(2, rel=0.05)
+    assert first["kind"] == "measured"
+    assert found["before"]["conditions"]["world"] == ["4"]
+
+
+def test_a_ledger_is_not_compared_with_itself(sides, capsys):
+    path = sides("a")
+    assert main(["compare", path, path, "--claim", "ettr"]) == 2
+    assert "share a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["nothing.db", "a.db#c"])
+def test_a_side_that_is_not_there_is_refused_with_what_there_is(sides, tmp_path, capsys, name):
+    path = sides("a")
+    assert main(["compare", path, str(tmp_path / name), "--claim", "ettr"]) == 2
+    assert "no such" in capsys.readouterr().err
+
+
+def test_a_bundle_is_a_side_too(sides, tmp_path, capsys):
+    before, after = sides("a"), sides("b", HALF)
+    bundle = str(tmp_path / "b.tar")
+    assert main(["bundle", after, "-o", bundle]) == 0
+    assert main(["compare", before, bundle, "--claim", "detection_latency"]) == 0
