@@ -168,7 +168,12 @@ def _take_unkillable(turn: Turn, worker: str) -> None:
     if turn.crew.of(worker) is not Standing.DOOMED:
         return
     turn.set_crew(turn.crew.moved([worker], Standing.UNKILLABLE))
-    turn.note("unkillable process: mark the host", {"worker": worker, "host": turn.state.host})
+    rank = turn.crew.rank_of(worker)
+    turn.note(
+        "an unkillable process: nobody waits for it, and its host is marked",
+        {"what": "host.quarantine", "host": turn.state.host, "worker": worker, "rank": rank},
+        ranks=None if rank is None else (rank,),
+    )
 
 
 def _remark(turn: Turn, assessment: Assessment) -> None:

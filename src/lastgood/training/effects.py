@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _KILL_WAIT_US = 1_000_000
 """A killed process that is still in uninterruptible sleep after this is given up."""
+_GONE_WAIT_US = 10_000_000
+"""A killed process that is still there after this is given up, whatever the kernel says that it does."""
 
 
 class Effects:
@@ -225,9 +227,17 @@ class Effects:
         for name, killed_us in list(self._killed_us.items()):
             if now_us - killed_us < _KILL_WAIT_US or name not in supervisor.workers:
                 continue
-            if sample_process(supervisor.workers[name].pid).state is ProcessState.UNINTERRUPTIBLE:
+            state = sample_process(supervisor.workers[name].pid).state
+            is_held = state is ProcessState.UNINTERRUPTIBLE
+            if is_held or now_us - killed_us >= _GONE_WAIT_US:
                 del self._killed_us[name]
-                supervisor.tell_loop(messages.WorkerUnkillable(name))
+                self._give_up(supervisor.workers[name], state)
+
+    def _give_up(self, worker: WorkerProcess, state: ProcessState) -> None:
+        """The kernel keeps a killed process. It never runs its own code again, so the run need not wait for it."""
+        body = {"worker": worker.name, "state": "unkillable", "pid": worker.pid, "process": state}
+        self._supervisor.recorder.record("inventory", body=body)
+        self._supervisor.tell_loop(messages.WorkerUnkillable(worker.name))
 
     def _keep_stacks(self, locator: str, worker: str) -> str:
         """Put the stacks into the ledger, since the run's live files go away with the run."""

@@ -172,7 +172,10 @@ def test_a_process_that_the_kernel_holds_is_given_up_and_the_run_goes_on():
     s = Scene().tell(failed(Symptom.EXCEPTION, 2), m.Tick(), after_us=S // 5).park("w0", "w1", "w3")
     s.tell(m.WorkerUnkillable("w2"))
     assert s.phase is LoopPhase.RESTORING
-    assert "unkillable" in s.records("annotation")[0]["body"]["text"]
+    mark = s.records("annotation")[0]
+    assert mark["body"]["what"] == "host.quarantine"
+    assert (mark["body"]["worker"], mark["ranks"]) == ("w2", (2,))
+    assert mark["body"]["host"]
     s.catalogue()
     assert s.said(m.Assign)[0].workers == ("w0", "w1", "w4", "w3")
     s.tell(m.WorkerParked("w2"), m.SpareReady("w2"))
