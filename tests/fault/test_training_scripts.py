@@ -158,6 +158,44 @@ def test_a_single_rank_has_a_process_group_as_under_torchrun(tmp_path):
     assert "sum 1.0 1" in done.stdout
 
 
+def test_ranks_that_leave_in_the_same_step_end_the_run_with_their_code_and_no_incident(tmp_path):
+    text = loop_of(before="if run.steps_done == 3: raise SystemExit(7)")
+    done = run_script(tmp_path, text, "--nproc-per-node", "2")
+    assert done.returncode == 7
+    with open_store(tmp_path / "ledger.db", create=False) as store:
+        assert "incident.open" not in [event.kind for event in store.events()]
+
+
+def test_a_syntax_error_is_said_once_with_its_line_before_anything_is_started(tmp_path):
+    done = run_script(tmp_path, loop_of(before="y = ("), "--nproc-per-node", "2")
+    assert done.returncode == 2
+    assert (
+        "script.py:7: the script is no Python that can be run: found '(' was never closed"
+        in done.stderr
+    )
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "ledger.db").exists()
+
+
+def test_an_error_before_start_is_said_once_with_the_frames_of_the_script_alone(tmp_path):
+    text = "def build():\n    raise KeyError('lr')\n" + "build()\n" + loop_of()
+    done = run_script(tmp_path, text, "--nproc-per-node", "2")
+    assert done.returncode == 1
+    assert done.stderr.count("KeyError: 'lr'") == 1
+    assert "in build" in done.stderr
+    assert "runpy" not in done.stderr
+    assert "worker.py" not in done.stderr
+
+
+def test_an_error_of_every_rank_in_start_is_said_once_and_ends_the_run(tmp_path):
+    text = loop_of(batches="{}['no such file']")
+    done = run_script(tmp_path, text, "--nproc-per-node", "2")
+    assert done.returncode == 70
+    assert "every rank raised the same error before the first step" in done.stderr
+    assert "KeyError: 'no such file'" in done.stderr
+    assert "a bug of the script, not of a host" in done.stderr
+
+
 def test_a_section_without_a_with_block_or_a_name_is_refused(tmp_path):
     done = run_script(tmp_path, loop_of(after="run.section(print)"))
     assert done.returncode == 2

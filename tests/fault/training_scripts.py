@@ -45,3 +45,35 @@ for batch in run.batches(steps=steps):
 weights = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
 (marks / f"weights-{run.rank}").write_text(hashlib.sha256(weights).hexdigest())
 """
+
+WRONG = """
+import os, signal, sys, time, torch, lastgood
+from pathlib import Path
+
+marks = Path(sys.argv[1])
+
+def once(name):
+    try:
+        os.close(os.open(marks / name, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+torch.manual_seed(1)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+run = lastgood.start(model=model, optimizer=optimizer, loader=lambda rank, world: [torch.ones(4, 8)] * 99)
+for batch in run.batches():
+    with run.step() as step:
+        optimizer.zero_grad()
+        step.loss = run.model(batch).square().mean()
+        step.loss.backward()
+        optimizer.step()
+        if step.number == 6 and run.rank == 1 and once("death"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step.number == 14 and once(f"everywhere-{run.rank}"):
+            raise OSError("the file server is away")
+        if step.number == 22:
+            raise KeyError("a bug of the script")
+    time.sleep(0.02)
+"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -225,7 +226,28 @@ def _script(text: str) -> Path:
     if not script.is_file():
         found = "a folder" if script.is_dir() else "nothing"
         raise BadInput("no such script", where=text, found=found, needs="a Python file")
+    _refuse_unparsable(script)
     return script
+
+
+def _refuse_unparsable(script: Path) -> None:
+    """Say a syntax error once, before every rank has imported torch to say it too."""
+    try:
+        compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        shown = (getattr(error, "text", None) or "").strip()
+        raise BadInput(
+            "the script is no Python that can be run",
+            where=f"{script}:{line}" if line else str(script),
+            found=f"{getattr(error, 'msg', error)}" + (f" in {shown[:80]!r}" if shown else ""),
+            needs=f"a file that this Python ({sys.version_info[0]}.{sys.version_info[1]}) can parse",
+            next=f"type: python -m py_compile {script}",
+        ) from error
+    except OSError as error:
+        raise BadInput(
+            "the script cannot be read", where=str(script), found=error.strerror or str(error)
+        ) from error
 
 
 def _run_id(text: str) -> str:
