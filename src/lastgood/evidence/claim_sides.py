@@ -26,6 +26,8 @@ from lastgood.ledger.store import read_store
 from lastgood.ledger.walltime import WallState, WallTime, partition
 
 _DRILL_MODES = frozenset({"demo", "drill"})
+_WENT_ON = frozenset({"recovered", "resolved", "restarted"})
+_NEVER = frozenset({"escalated", "ended"})
 _OUTSIDE = frozenset((WallState.PLANNED, WallState.EXCLUDED))
 
 
@@ -144,11 +146,12 @@ def _counted(incident: Incident, fault: dict[str, Any] | None, *, is_drilled: bo
     injected_us = (fault or {}).get("injected_wall_us")
     kind = str((fault or {}).get("fault_kind") or incident.symptom or "unknown symptom")
     detected_us = incident.detected_us
-    is_over = incident.outcome == "recovered"
     recovery: float | None = None
-    if incident.outcome == "escalated":
+    if incident.outcome in _NEVER:
         recovery = math.inf
-    elif is_over and incident.closed_us is not None and detected_us is not None:
+    elif (
+        incident.outcome in _WENT_ON and incident.closed_us is not None and detected_us is not None
+    ):
         recovery = _positive(incident.closed_us - detected_us)
     return Counted(
         id=incident.id,

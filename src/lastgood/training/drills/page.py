@@ -85,7 +85,7 @@ def _section(verdicts: Sequence[Verdict], not_played: Sequence[str]) -> Section:
 
 def _count(name: str, value: int, n: int) -> FigureRow:
     figure = Figure(
-        name=name.replace(" ", "_"), value=value, unit="count", kind=FigureKind.MEASURED, n=n, source=_SOURCE
+        name=name.replace(" ", "_"), value=value, unit="drills", kind=FigureKind.MEASURED, n=n, source=_SOURCE
     )  # fmt: skip
     return FigureRow(label=name, figure=figure, is_key=True)
 
@@ -97,7 +97,7 @@ def _overview(verdicts: Sequence[Verdict]) -> Table:
         columns=(
             Column(title="drill", is_number=False),
             Column(title="owner", is_number=False),
-            Column(title="", is_number=False),
+            Column(title="answer", is_number=False),
             Column(title="detected", unit="s"),
             Column(title="recovered", unit="s"),
             Column(title="lost steps"),
@@ -139,7 +139,7 @@ def _lines(verdict: Verdict) -> Table:
         title=f"{verdict.drill}: {verdict.title}",
         columns=tuple(
             Column(title=title, is_number=False)
-            for title in ("what", "expected", "found", "", "shown by")
+            for title in ("what", "expected", "found", "answer", "shown by")
         ),
         rows=tuple(
             (
