@@ -10,7 +10,7 @@ from lastgood.evidence.assemble import Question, build_report
 from lastgood.evidence.html import render_html
 from lastgood.ledger.tree_head import TreeHead
 from lastgood.training.report import build_section
-from tests.unit.evidence import sample_run
+from tests.unit.evidence import sample_full_run, sample_run
 
 pytestmark = pytest.mark.web
 
@@ -33,6 +33,8 @@ PAGES = {
     "five faults": lambda: page_of(
         sample_run.five_faults(), contract=parse_contract(starter_text())
     ),
+    "everything": lambda: page_of(sample_full_run.full(), contract=parse_contract(starter_text())),
+    "only watched": lambda: page_of(sample_full_run.observed()),
     "no incidents": lambda: page_of(sample_run.undisturbed()),
     "still running": lambda: page_of(sample_run.still_running()),
     "empty ledger": lambda: page_of([]),
@@ -71,8 +73,9 @@ def test_nothing_is_wider_than_the_screen_and_nothing_is_fetched(chromium_page, 
         assert chromium_page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_no_text_is_clipped_on_a_phone(chromium_page, folder):
-    opened(chromium_page, folder, "five faults", width=360)
+@pytest.mark.parametrize("name", ["five faults", "everything", "only watched"])
+def test_no_text_is_clipped_on_a_phone(chromium_page, folder, name):
+    opened(chromium_page, folder, name, width=360)
     clipped = chromium_page.evaluate(
         """[...document.querySelectorAll('main *')].filter(e => e.children.length === 0 && e.textContent.trim()
              && !e.closest('svg, .scroll, .hidden, details:not([open]), thead') && e.getBoundingClientRect().right > innerWidth + 1)
@@ -157,6 +160,7 @@ def test_the_page_prints_with_every_incident_and_without_navigation(chromium_pag
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
+        ("only watched", "1 went on by itself, 1 ended with the job"),
         ("no incidents", "No fault was recorded"),
         ("still running", "1 is still open"),
         ("empty ledger", "the ledger holds no run"),
@@ -165,3 +169,20 @@ def test_the_page_prints_with_every_incident_and_without_navigation(chromium_pag
 def test_a_corner_case_says_what_it_is_at_the_top(chromium_page, folder, name, sentence):
     opened(chromium_page, folder, name)
     assert sentence in chromium_page.locator("h1").inner_text()
+
+
+def test_the_stack_groups_of_a_hang_open_without_script(chromium_page, folder):
+    opened(chromium_page, folder, "everything")
+    stacks = chromium_page.locator("#stacks")
+    assert stacks.locator("table").first.locator("tbody tr").count() == 2
+    frames = stacks.locator("details").last
+    assert frames.locator("table").is_hidden()
+    frames.locator("summary").click()
+    assert "fetch (data.py:41)" in frames.locator("table").inner_text()
+
+
+def test_each_series_of_the_stairs_has_its_own_kind_of_line(chromium_page, folder):
+    opened(chromium_page, folder, "everything")
+    lines = chromium_page.locator("#chart-spares .wide svg path[stroke-dasharray]")
+    dashes = set(lines.evaluate_all("all => all.map(e => e.getAttribute('stroke-dasharray'))"))
+    assert len(dashes) >= 3
