@@ -95,6 +95,9 @@ class Ready(_Message):
     """The script has reached `lastgood.start` and waits for an assignment."""
 
     state_bytes: int
+    """Of the parameters."""
+    snapshot_bytes: int = 0
+    """Of all tensors that a snapshot will hold; 0 where that is only known in a generation."""
 
 
 class Parked(_Message):

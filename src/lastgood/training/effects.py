@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ from lastgood.training import control
 from lastgood.training.beginning import INITIAL
 from lastgood.training.catalogue import damaged_headers, slot_candidates
 from lastgood.training.kernel import sample_process
-from lastgood.training.launch import golden_majority, refuse_worker, start_worker
+from lastgood.training.launch import golden_majority, refuse_worker
 from lastgood.training.notify import notify
+from lastgood.training.refilling import Refilling
 from lastgood.training.stacks import DUMP_S_MAX, StackDump
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class Effects:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+        self._refilling = Refilling(supervisor)
         self._dumps: list[tuple[StackDump, int]] = []
         self._killed_us: dict[str, int] = {}
         self._last_state: dict[str, object] = {}
@@ -72,8 +75,7 @@ class Effects:
             case messages.Resume():
                 self._resume(action)
             case messages.RefillSpare():
-                for _ in range(action.count):
-                    start_worker(supervisor, is_spare=True)
+                self._refilling.order(action.count)
             case messages.Escalate():
                 notify(
                     supervisor.contract,
@@ -214,6 +216,7 @@ class Effects:
 
     def poll(self) -> None:
         """Report stack dumps that are done and processes that the kernel will not let go."""
+        self._refilling.poll()
         supervisor = self._supervisor
         now_us = supervisor.now_us()
         for dump, until_us in list(self._dumps):
@@ -269,10 +272,16 @@ class Effects:
             "ranks": ranks,
             "slots_dir": str(supervisor.run_dir.root / "slots"),
             "spares_parked": len(supervisor.spares) if is_running else 0,
+            "spares": [
+                {"worker": name, "pid": supervisor.workers[name].pid}
+                for name in supervisor.spares
+                if name in supervisor.workers
+            ],
         }
         if state != self._last_state:
-            self._last_state = state
-            supervisor.run_dir.write_state(state)
+            with suppress(OSError):  # no room: outside readers see the last one until there is
+                supervisor.run_dir.write_state(state)
+                self._last_state = state
         steps = [
             supervisor.workers[n].slot.view().published_step
             for n in supervisor.serving

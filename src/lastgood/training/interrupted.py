@@ -86,6 +86,12 @@ class Resumption:
     """Processes of the last supervisor that still lived."""
 
     @property
+    def tolerance(self) -> str | None:
+        """How far replays of the run may differ, as hex text; None = not at all."""
+        found = None if self.sign is None else self.sign.tolerance
+        return None if found is None else found.hex()
+
+    @property
     def has_slots(self) -> bool:
         """True when snapshots may be restored from shared memory."""
         return self.sign is not None and self.sign.assessed_step >= 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lastgood.base.errors import BadInput, RecoveryError
+from lastgood.base.errors import BadInput, RecoveryError, Refused
 from lastgood.base.units import format_duration
 from lastgood.training.processes import WorkerProcess, describe_exit
 
@@ -34,8 +34,17 @@ def start_worker(supervisor: Supervisor, *, is_spare: bool) -> WorkerProcess:
 def launch_workers(supervisor: Supervisor) -> int | None:
     """Start all workers and wait until they are ready; an exit code when the run ended before that."""
     options = supervisor.options
-    for _ in range(options.ranks + options.spares):
-        start_worker(supervisor, is_spare=False)
+    try:
+        for _ in range(options.ranks + options.spares):
+            start_worker(supervisor, is_spare=False)
+    except OSError as error:
+        raise Refused(
+            "the workers cannot be started",
+            where=str(error.filename or supervisor.run_dir.root),
+            found=error.strerror or str(error),
+            needs="room in shared memory, and processes and descriptors for every worker",
+            next="type: lastgood doctor",
+        ) from error
     began_us = supervisor.now_us()
     replaced_count = 0
     while not all(worker.is_ready for worker in supervisor.workers.values()):

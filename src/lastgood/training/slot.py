@@ -69,7 +69,9 @@ class StatusSlot:
         descriptor = os.open(path, flags, 0o600)
         try:
             if create:
-                os.ftruncate(descriptor, PAGE_BYTES)
+                os.posix_fallocate(
+                    descriptor, 0, PAGE_BYTES
+                )  # a page that is missing later is a SIGBUS
             self._map = mmap.mmap(descriptor, PAGE_BYTES)
         finally:
             os.close(descriptor)
@@ -237,7 +239,9 @@ class ControlPage:
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
         try:
             if create:
-                os.ftruncate(descriptor, PAGE_BYTES)
+                os.posix_fallocate(
+                    descriptor, 0, PAGE_BYTES
+                )  # a page that is missing later is a SIGBUS
             self._map = mmap.mmap(descriptor, PAGE_BYTES)
         finally:
             os.close(descriptor)

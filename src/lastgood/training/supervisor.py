@@ -31,6 +31,7 @@ from lastgood.training.life import LifePage
 from lastgood.training.noise import hear_noise
 from lastgood.training.pauses import notice_pause
 from lastgood.training.processes import WorkerProcess, describe_exit
+from lastgood.training.reserving import reserve_snapshots
 from lastgood.training.sections import Sections
 from lastgood.training.shutdown import end_orphans, end_processes
 from lastgood.training.slot import ControlPage
@@ -63,13 +64,7 @@ class Supervisor:
         resumption: Resumption | None = None,
         on_turn: Callable[[Supervisor], None] | None = None,
     ) -> None:
-        """Nothing is started yet.
-
-        Args:
-            run_dir: the folder of live files, which this process owns.
-            resumption: what a start before left, when the run goes on.
-            on_turn: called once a turn, for a live view.
-        """
+        """Nothing is started yet; this process owns `run_dir`, and `on_turn` is called once a turn."""
         self.options = options
         self.contract = contract
         self.recorder = recorder
@@ -80,7 +75,7 @@ class Supervisor:
         recorder.follow(self.life)
         self.page = ControlPage(self.run_dir.control, create=True)
         self.page.wall_offset_us = recorder.clock.offset_us
-        self.watch = Watch(options.limits)
+        self.watch = Watch(options.limits, slow=contract.spec.recovery.slow if contract else None)
         self.workers: dict[str, WorkerProcess] = {}
         self.serving: tuple[str, ...] = ()
         self.spares: list[str] = []
@@ -95,14 +90,12 @@ class Supervisor:
         self.refusal: control.ScriptRefused | None = None
         self.state: loop.LoopState | None = None
         self.exit_code: int | None = None
-        self.tolerance: str | None = None
+        self.tolerance = self.resumption.tolerance
         """Largest difference of a replay that is no fault, as hex text; None = every replay must be bit-equal."""
-        if self.resumption.sign is not None and self.resumption.sign.tolerance is not None:
-            self.tolerance = self.resumption.sign.tolerance.hex()
         self.started_count = 0
         self.has_turned = False
         """True once the page of this process tells of a turn of its own."""
-        self._state_bytes = 0
+        self._state_bytes = self._snapshot_bytes = 0
         self._startup: Startup | None = None
         self._has_gone_on = False
         """True once new steps were allowed."""
@@ -129,6 +122,7 @@ class Supervisor:
             ended = launch_workers(self)
             if ended is not None:
                 return ended
+            self._reserve()
             self._startup = Startup(self)
             while self.exit_code is None:
                 self._serve()
@@ -143,6 +137,14 @@ class Supervisor:
             self._end()
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+    def _reserve(self) -> None:
+        reserve_snapshots(
+            self.run_dir,
+            ranks=self.options.ranks,
+            state_bytes=self._snapshot_bytes,
+            stripes=self.stripe_count,
+        )
 
     def _notice(self, number: int, _frame: object) -> None:
         self.ending.notice(number)
@@ -296,6 +298,7 @@ class Supervisor:
             case control.Ready():
                 worker.is_ready = True
                 self._state_bytes = max(self._state_bytes, message.state_bytes)
+                self._snapshot_bytes = max(self._snapshot_bytes, message.snapshot_bytes)
                 if self.state is not None:
                     self._effects.admit_spare(worker)
             case control.NoiseMeasured():

@@ -22,8 +22,10 @@ from lastgood.training.rank.feed import EndOfEpoch
 from lastgood.training.rank.generation import Generation
 from lastgood.training.rank.group import is_group_error
 from lastgood.training.rank.injection import StepInjection
+from lastgood.training.rank.observed_run import is_observed, start_observed
 from lastgood.training.rank.passes import Pass, PassKind, passes_of_probe
 from lastgood.training.rank.replica import Replica
+from lastgood.training.rank.sizing import ready_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -69,9 +71,11 @@ def start(
     Raises:
         Refused: when the script was not started by `lastgood run`.
     """
-    link = _supervised_link()
+    link = None if is_observed() else _supervised_link()
     blueprint = Blueprint(model, optimizer, scheduler, build)
     blueprint.check(has_ddp_options=bool(ddp or hook))
+    if link is None:
+        return start_observed(blueprint, loader, ddp=ddp or {}, hook=hook, hook_state=hook_state)  # type: ignore[return-value]
     trainable = blueprint.make_trainable(scaler, extra or {})
     injection = StepInjection(link.run)
     replica = Replica(
@@ -85,11 +89,7 @@ def start(
         noting=link.group.noting,
     )
     run = Run(link, Generation(link, trainable, replica, loader, injection))
-    link.channel.send(
-        control.Ready(
-            state_bytes=sum(p.numel() * p.element_size() for p in trainable.model.parameters())
-        )
-    )
+    link.channel.send(ready_message(trainable, is_sharded=bool(build) or blueprint.is_made_anew))
     run._generation.enter_next()  # noqa: SLF001 - start is part of the run
     link.on_script_end = run.close
     return run
@@ -332,6 +332,7 @@ class Run:
         self._tell_section(name, counts_as, is_open=True)
         self._link.slot.open_section(name, limit_us)
         opened_us = self._clock.monotonic_us()
+        self._generation.injection.enter_section()
         try:
             yield
         finally:
