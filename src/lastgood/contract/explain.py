@@ -182,6 +182,13 @@ def _recovery(contract: FailureContract) -> Iterator[str]:
         again.every_rank_limit, f"is tried {again.every_rank_limit} times, then stops the run"
     )
     yield f"An error that every rank raises in the same step is a bug of the script: it {tried}."
+    if table.slow.act == "replace":
+        yield (
+            "A rank that became slow is replaced once it has cost as much as replacing it"
+            f" ({format_duration(table.slow.cost_us)} until the run has measured its own recoveries)."
+        )
+    else:
+        yield "A rank that became slow is recorded and not replaced."
     yield f"After {format_duration(table.soft_deadline_us)} all ranks restart instead of the broken one alone."
     yield _notify(table.notify)
 

@@ -78,6 +78,21 @@ class Recurrence(Record):
     )
 
 
+class SlowRank(Record):
+    """What is done about a rank that became slower than its peers."""
+
+    act: Literal["replace", "record"] = Field(
+        default="replace",
+        description="replace it once it has cost as much as replacing it, or only record it",
+        examples=["replace"],
+    )
+    cost_us: DurationUs = Field(
+        default=30_000_000,
+        alias="cost",
+        description="how long a replacement is taken to stop the job, until the run has measured its own recoveries",
+    )
+
+
 class RecoveryTable(Record):
     """The four rows, and what holds for all of them."""
 
@@ -95,6 +110,9 @@ class RecoveryTable(Record):
         default=30_000_000,
         alias="softDeadline",
         description="how long the path that keeps survivors alive may take before all ranks restart",
+    )
+    slow: SlowRank = Field(
+        default_factory=SlowRank, description="what is done about a rank that became slow"
     )
     notify: Notify | None = Field(None, description="how an owner hears of an escalation")
 

@@ -19,6 +19,7 @@ from lastgood.training.observing import FinishedStep, finished_step, read_rank
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from lastgood.contract.recovery_table import SlowRank
     from lastgood.signals.liveness import LivenessMemory
     from lastgood.training.processes import WorkerProcess
 
@@ -37,12 +38,16 @@ class AssessedStep(NamedTuple):
 class Watch:
     """Looks at the ranks of the current generation."""
 
-    def __init__(self, limits: Limits) -> None:
-        """`limits` carries the floors; it learns from accepted steps."""
+    def __init__(self, limits: Limits, *, slow: SlowRank | None = None) -> None:
+        """`limits` carries the floors and learns from accepted steps; `slow` is the contract's word on slow ranks."""
         self.limits = limits
         self._liveness: LivenessMemory | None = None
         self._correctness = CorrectnessMemory()
         self._performance = performance.PerformanceMemory()
+        if slow is not None:
+            self._performance = performance.PerformanceMemory(
+                may_act=slow.act == "replace", assumed_cost_us=slow.cost_us
+            )
         self.generation = 0
         self.next_step = 1
         self._forgiven_us = 0

@@ -65,3 +65,11 @@ def test_every_kind_of_objective_has_a_sentence():
     )
     assert "99.5 % of outputs" in said["Objectives"]
     assert "more than 8 h of device time" in said["Objectives"]
+
+
+def test_what_happens_to_a_slow_rank_is_said():
+    replaced = "replaced once it has cost as much as replacing it (30 s"
+    assert replaced in "\n".join(words(parse_contract(STARTER)).values())
+    text = STARTER.replace("act: replace", "act: record")
+    said = "\n".join(words(parse_contract(text)).values())
+    assert "A rank that became slow is recorded and not replaced." in said
