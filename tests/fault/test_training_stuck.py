@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from lastgood.base.clock import SystemClock
 from lastgood.faults.spec import FaultKind
+from lastgood.ledger.walltime import partition
 from tests.fault.training_drill import (
     FIRST_STEP,
     HANG_AFTER_US,
@@ -19,6 +21,7 @@ from tests.fault.training_drill import (
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 
 S = 1_000_000
+HOUR_US = 3600 * S
 STUCK = {
     "spin": (1, "spinning: it burns CPU", "hold_interpreter_lock"),
     "deadlock": (2, "waiting on a lock (futex", "take_lock_twice"),
@@ -40,11 +43,23 @@ def drilled(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def drilled_at_night(tmp_path_factory):
-    return drill(
-        tmp_path_factory.mktemp("stuck-at-night"),
-        in_step("spin_thread", FaultKind.SPIN_THREAD, 0, step=FIRST_STEP),
-        fault("kernel_wait", FaultKind.KERNEL_WAIT, 3),
-    )
+    """The wall clock of the supervisor jumps while all of this happens: back by an hour, then on by two."""
+    jumps = {FIRST_STEP - 4: -HOUR_US, FIRST_STEP + 4: HOUR_US}
+    with pytest.MonkeyPatch.context() as patch:
+        jumped = [0]
+        read = SystemClock.wall_us
+        patch.setattr(SystemClock, "wall_us", lambda clock: read(clock) + jumped[0])
+
+        def jump(supervisor) -> None:
+            due = [us for step, us in jumps.items() if supervisor.page.assessed_step >= step]
+            jumped[0] = due[-1] if due else 0
+
+        return drill(
+            tmp_path_factory.mktemp("stuck-at-night"),
+            in_step("spin_thread", FaultKind.SPIN_THREAD, 0, step=FIRST_STEP),
+            fault("kernel_wait", FaultKind.KERNEL_WAIT, 3),
+            on_turn=jump,
+        )
 
 
 def assert_stuck(drilled, kind: str) -> None:
@@ -115,6 +130,21 @@ def test_the_ledger_verifies(drilled):
 @pytest.mark.parametrize("kind", ["spin_thread", "kernel_wait"])
 def test_a_rank_stuck_in_another_thread_or_in_the_kernel_is_named(drilled_at_night, kind):
     assert_stuck(drilled_at_night, kind)
+
+
+@pytest.mark.nightly
+def test_a_wall_clock_that_jumps_is_recorded_and_accuses_nobody(drilled_at_night):
+    drilled = drilled_at_night
+    jumps = [e.body["jump_us"] for e in drilled.events if e.body.get("what") == "clock.jump"]
+    assert [round(us / HOUR_US, 2) for us in jumps] == [-1.0, 2.0]
+    assert [i.ranks for i in drilled.incidents] == [(0,), (3,)]
+    run = drilled.events[0].run
+    last_us = max(e.t_observed_us for e in drilled.events if e.kind == "run.end")
+    wall = partition(drilled.events, run=run, as_of_us=last_us)
+    assert sum(wall.totals_us.values()) == wall.window_us < HOUR_US
+    assert min(wall.totals_us.values()) >= 0
+    for incident in drilled.incidents:
+        assert HANG_AFTER_US <= incident.detect_us < 60 * S
 
 
 @pytest.mark.nightly

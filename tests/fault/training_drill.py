@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lastgood.signals.limits import Limits
 from lastgood.training.drill import DrillOptions, DrillResult, run_drill
 from lastgood.training.options import RunOptions
 from lastgood.training.striping import SnapshotForm
+from lastgood.training.supervisor import Supervisor
 
 JOB = Path(__file__).with_name("training_job.py")
 RANKS = 4
@@ -75,6 +77,7 @@ def drill(
     job: Path = JOB,
     ranks: int = RANKS,
     snapshots: SnapshotForm = SnapshotForm.AUTO,
+    on_turn: Callable[[Supervisor], None] | None = None,
 ) -> Drilled:
     """Run the job, break it, run its twin, and read what the ledger says."""
     # A fault of the step that waits for a recovery is armed by the injector, so it stands on both tapes.
@@ -95,7 +98,7 @@ def drill(
         tape=inside if any(f.kind in IN_STEP for f in faults) else None,
         log_dir=folder / "logs",
     )
-    result = run_drill(DrillOptions(run=options, tape=tape, folder=folder))
+    result = run_drill(DrillOptions(run=options, tape=tape, folder=folder), on_turn=on_turn)
     with open_store(ledger, create=False) as store:
         events = list(store.events())
     return Drilled(result, events, fold_incidents(events), ledger)
