@@ -17,7 +17,7 @@ import msgspec
 
 from lastgood.base.canonical import sha256_hex
 from lastgood.base.clock import Clock
-from lastgood.faults.spec import IN_STEP, Fault
+from lastgood.faults.spec import IN_STEP, Fault, FaultKind
 from lastgood.faults.tape import Tape
 
 LOG_NAME = "in_step.jsonl"
@@ -55,7 +55,16 @@ class StepFaults:
                 return fault
         return None
 
+    def due_in_start(self) -> Fault | None:
+        """The fault that strikes in the start of the rank, once."""
+        for fault in self._faults:
+            if fault.kind is FaultKind.KILL_IN_START and self._mark(fault, 0):
+                return fault
+        return None
+
     def _is_due(self, fault: Fault, step: int) -> bool:
+        if fault.kind is FaultKind.KILL_IN_START:
+            return False
         if fault.when.after_recovered:
             return (self._mark_dir / f"armed-{_name_of(fault)}").exists()
         return fault.when.step == step

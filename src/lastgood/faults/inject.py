@@ -38,9 +38,10 @@ def inject(fault: Fault, *, run: LiveRun, identities: Identities, clock: Clock) 
     rank = fault.target.rank
     if rank is None:
         raise NotInjected("only a rank can be hit in a live run; domains are for simulators")
-    with victim(rank, run=run, identities=identities) as (member, pidfd):
+    is_spare = fault.kind is FaultKind.KILL_SPARE
+    with victim(rank, run=run, identities=identities, is_spare=is_spare) as (member, pidfd):
         match fault.kind:
-            case FaultKind.SIGKILL:
+            case FaultKind.SIGKILL | FaultKind.KILL_SPARE:
                 return send(pidfd, signal.SIGKILL, clock=clock)
             case FaultKind.SIGSTOP:
                 return send(pidfd, signal.SIGSTOP, clock=clock)

@@ -128,6 +128,8 @@ class Player:
     def _is_due(self, fault: Fault, state: RunState) -> bool:
         when, rank = fault.when, fault.target.rank or 0
         published = self._run.published_step(rank)
+        if when.phase is not None and state.phase != when.phase:
+            return False
         if when.after_recovered and not self._is_recovered(state, published, when.settle_steps):
             return False
         if when.t_us is not None:

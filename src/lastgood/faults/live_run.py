@@ -44,6 +44,8 @@ class RunState:
     phase: str
     spares_parked: int
     ranks: dict[int, Member]
+    spares: tuple[Member, ...] = ()
+    """The parked spares, oldest first."""
 
     @property
     def is_over(self) -> bool:
@@ -91,6 +93,10 @@ class LiveRun:
                     for rank, entry in document["ranks"].items()
                     if entry.get("pid")
                 },
+                spares=tuple(
+                    Member(worker=str(entry["worker"]), pid=int(entry["pid"]))
+                    for entry in document.get("spares", [])
+                ),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return None

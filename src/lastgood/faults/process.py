@@ -80,12 +80,22 @@ def _stat_fields(pid: int) -> list[str] | None:
 
 
 @contextmanager
-def victim(rank: int, *, run: LiveRun, identities: Identities) -> Iterator[tuple[Member, int]]:
-    """The process of a rank and a descriptor that stays its own even when the pid is used again."""
+def victim(
+    rank: int, *, run: LiveRun, identities: Identities, is_spare: bool = False
+) -> Iterator[tuple[Member, int]]:
+    """The process of a rank and a descriptor that stays its own even when the pid is used again.
+
+    Args:
+        is_spare: `rank` counts the parked spares instead.
+    """
     state = run.state()
-    member = state.ranks.get(rank) if state else None
+    if is_spare:
+        member = state.spares[rank] if state and rank < len(state.spares) else None
+    else:
+        member = state.ranks.get(rank) if state else None
     if member is None:
-        raise NotInjected(f"nobody serves rank {rank} in state.json")
+        what = "no such spare is parked" if is_spare else f"nobody serves rank {rank}"
+        raise NotInjected(f"{what} in state.json")
     identities.note({rank: member})  # listed since the last look: known from now on, never changed
     if member.pid <= 1 or member.pid in _own_line():
         raise NotInjected(f"pid {member.pid} is the injector, its ancestor or init")

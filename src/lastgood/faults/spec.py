@@ -16,6 +16,8 @@ import msgspec
 from lastgood.base.errors import Problem, Problems
 from lastgood.contract.taxonomy import DomainKind, FailureClass
 
+PHASES = frozenset({"suspect", "isolating", "restoring", "verifying"})
+"""Phases of a recovery in which a fault may strike."""
 REPEAT_COUNT_MAX = 100_000
 FACTOR_MAX = 1000.0
 T_US_MAX = 100 * 366 * 24 * 3600 * 1_000_000
@@ -27,6 +29,16 @@ class FaultKind(enum.StrEnum):
 
     SIGKILL = "sigkill"
     """The process is gone at once."""
+    KILL_SPARE = "kill_spare"
+    """A parked spare is gone at once; `target.rank` counts the parked spares, from 0."""
+    EXIT_PROCESS = "exit_process"
+    """The process ends in the middle of a step with exit code 0, and says nothing."""
+    LEAVE_LOOP = "leave_loop"
+    """The script of one rank leaves its loop with `sys.exit(0)`, while the others go on."""
+    KILL_IN_SECTION = "kill_in_section"
+    """The process is gone inside its next declared section."""
+    KILL_IN_START = "kill_in_start"
+    """The process is gone inside `lastgood.start`, while it builds its data."""
     SIGSTOP = "sigstop"
     """The process stops and stays: a hang."""
     SLOW = "slow"
@@ -55,6 +67,11 @@ class FaultKind(enum.StrEnum):
 
 FAILURE_CLASS: dict[FaultKind, FailureClass] = {
     FaultKind.SIGKILL: FailureClass.FAIL_STOP,
+    FaultKind.KILL_SPARE: FailureClass.FAIL_STOP,
+    FaultKind.EXIT_PROCESS: FailureClass.FAIL_STOP,
+    FaultKind.LEAVE_LOOP: FailureClass.FAIL_STOP,
+    FaultKind.KILL_IN_SECTION: FailureClass.FAIL_STOP,
+    FaultKind.KILL_IN_START: FailureClass.FAIL_STOP,
     FaultKind.SIGSTOP: FailureClass.FAIL_SLOW,
     FaultKind.SLOW: FailureClass.FAIL_SLOW,
     FaultKind.EXCEPTION: FailureClass.FAIL_STOP,
@@ -73,6 +90,10 @@ IN_STEP = frozenset(
     {
         FaultKind.EXCEPTION,
         FaultKind.NAN_GRADIENT,
+        FaultKind.EXIT_PROCESS,
+        FaultKind.LEAVE_LOOP,
+        FaultKind.KILL_IN_SECTION,
+        FaultKind.KILL_IN_START,
         FaultKind.SPIN,
         FaultKind.SPIN_THREAD,
         FaultKind.DEADLOCK,
@@ -122,6 +143,8 @@ class When(
     """Wait besides until the run has recovered from the fault before, and a spare is parked again."""
     settle_steps: int = 0
     """With `after_recovered`: let that many steps more be published first."""
+    phase: str | None = None
+    """Wait besides until the recovery loop is in this phase, such as `restoring` or `verifying`."""
 
 
 class Repeat(
@@ -242,6 +265,8 @@ def _when_problems(when: When) -> Iterator[Problem]:
         yield _problem("when.step", str(when.step), "0 or more")
     if when.t_us is not None and not 0 <= when.t_us <= T_US_MAX:
         yield _problem("when.t_us", str(when.t_us), f"0 to {T_US_MAX}")
+    if when.phase is not None and when.phase not in PHASES:
+        yield _problem("when.phase", when.phase, f"one of {', '.join(sorted(PHASES))}")
     if when.settle_steps < 0 or (when.settle_steps and not when.after_recovered):
         yield _problem(
             "when.settle_steps", str(when.settle_steps), "0 or more, and after_recovered"

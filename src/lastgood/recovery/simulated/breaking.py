@@ -117,7 +117,8 @@ def is_poisoned(world: World, rank: int, step: int) -> bool:
             return True
         case FaultKind.POISON_WANDERS:
             return rank == world.generation % world.size
-    return False
+        case _:
+            return False
 
 
 def raise_own(world: World, rank: int, step: int) -> None:

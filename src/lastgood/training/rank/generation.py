@@ -202,6 +202,7 @@ class Generation:
     def _begin(self, plan: Plan | None) -> None:
         """Load the state and plan the passes that verify it; or start from the script's own state."""
         self._link.slot.enter(Phase.RESTORING)
+        self.injection.begin_rank()
         if self._feed is None:
             self._feed = Feed(self._make_loader, rank=self.rank, world=self.world)
         if plan is None:

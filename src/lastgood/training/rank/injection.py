@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import statistics
+import sys
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +44,7 @@ class StepInjection:
         """How many times as long a step takes: stays for the life of the process."""
         self._usual_us: deque[int] = deque(maxlen=_USUAL_COUNT)
         self._slowed_us = 0
+        self._kills_in_section = False
         self._clock = SystemClock()
 
     def serve_rank(self, rank: int) -> None:
@@ -60,14 +63,30 @@ class StepInjection:
         fault = self._faults.due(step) if self._faults is not None else None
         self._due = fault.kind if fault is not None else None
         self._slowed_us = 0
+        self._kills_in_section |= self._due is FaultKind.KILL_IN_SECTION
         if fault is not None and fault.kind is FaultKind.SLOW_STEP:
             self._factor = fault.factor or 1.0
+
+    def begin_rank(self) -> None:
+        """Die in the start, where the tape says so."""
+        if self._faults is not None and self._faults.due_in_start() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def enter_section(self) -> None:
+        """Die in a section, where the tape says so."""
+        if self._kills_in_section:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def strike_if_due(self) -> None:
         """Raise, stick or be slow where the user's model is called."""
         if self._due is FaultKind.EXCEPTION:
             self._due = None
             raise InjectedFault("injected: the step raises")
+        if self._due is FaultKind.EXIT_PROCESS:
+            os._exit(0)
+        if self._due is FaultKind.LEAVE_LOOP:
+            self._due = None
+            sys.exit(0)
         if self._due in _STUCK:
             from lastgood.faults.stuck import get_stuck
 
