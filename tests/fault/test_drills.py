@@ -11,7 +11,7 @@ from lastgood.ledger.verify import verify_ledger
 from lastgood.training.drills.catalogue import all_drills
 from lastgood.training.drills.series import verdicts_in
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 TWO = "kill-rank,exception"
 
 
@@ -25,10 +25,9 @@ def play(*arguments, limit_s):
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drills") / "evidence"
-    return folder, *play("--faults", TWO, "-o", str(folder), limit_s=150)
+    return folder, *play("--faults", TWO, "-o", str(folder), limit_s=240)
 
 
-@pytest.mark.timeout(200)
 def test_a_kill_from_outside_and_an_exception_inside_the_step_hold(played):
     _, code, result = played
     assert [
@@ -59,7 +58,7 @@ def test_both_were_played_in_one_job_whose_evidence_is_kept(played):
 
 def test_the_second_call_plays_nothing_again(played):
     folder, _, _ = played
-    code, result = play("--faults", TWO, "-o", str(folder), limit_s=30)
+    code, result = play("--faults", TWO, "-o", str(folder), limit_s=60)
     assert code == 0
     assert result["kept"] == ["kill-rank", "exception"]
     assert len(list((folder / "jobs").iterdir())) == 1

@@ -47,7 +47,7 @@ class Seen:
 
     kind: str
     body: tuple[tuple[str, Any], ...] = ()
-    """Fields of its body with their values; text matches when it is contained."""
+    """Fields of its body with their values; text matches when it is contained, of a list one item has to match."""
     words: str = ""
     """How the line reads; made from kind and body when left out."""
 

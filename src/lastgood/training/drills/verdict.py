@@ -291,6 +291,8 @@ def _matches(seen: Seen, event: Event) -> bool:
 
 
 def _agrees(wanted: Any, found: Any) -> bool:
+    if isinstance(found, list) and not isinstance(wanted, list):
+        return any(_agrees(wanted, item) for item in found)
     if isinstance(wanted, str) and isinstance(found, str):
         return wanted in found
     return bool(wanted == found)

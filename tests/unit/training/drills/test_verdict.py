@@ -163,6 +163,24 @@ def test_every_outcome_has_its_own_proof(outcome, events, code, has_held):
     assert line.has_held is has_held
 
 
+@pytest.mark.parametrize(
+    ("wanted", "found", "is_seen"),
+    [
+        ("disk", "no space on disk", True),
+        ("left early", ["rank 1: it left early", "other"], True),
+        ("left early", ["other"], False),
+        (3, 3, True),
+        (3, [1, 3], True),
+        (True, None, False),
+    ],
+)
+def test_a_field_of_an_event_agrees_by_part_of_its_text_or_one_of_its_items(wanted, found, is_seen):
+    noted = event("annotation", INJECTED_US + 5, body={"field": found})
+    seen = Seen(kind="annotation", body=(("field", wanted),))
+    one = drill(seen=(seen,))
+    assert judged(one, records([*GOOD, noted])).has_held is is_seen
+
+
 def test_settings_that_a_job_of_this_process_cannot_have_ask_for_a_process():
     base = drill()
     assert not base.needs_process
