@@ -86,9 +86,7 @@ def test_the_lines_for_sbatch_ask_for_what_the_page_says(tmp_path):
     assert queue.codes == [0]
 
 
-@pytest.mark.parametrize(
-    ("code", "starts"), [(0, 1), (93, 1), (1, 1), (75, 4), (137, 4)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("code", "starts"), [(0, 1), (93, 1), (1, 1), (75, 4), (137, 4)])
 def test_the_code_decides_whether_the_job_is_requeued(tmp_path, code, starts):
     queue = run(tmp_path, "sh", "-c", f"exit {code}")
     assert queue.codes == [code] * starts

@@ -158,7 +158,9 @@ class _Merged:
             if event.kind == EventKind.STEP:
                 self._speakers[job] = host
             kept = self._steps[*job, host]
-            if len(kept) < STEPS_MAX and isinstance(steps.get("first"), int):
+            # Times that were spread evenly over several steps say nothing about one of them.
+            is_timed = isinstance(steps.get("first"), int) and not steps.get("spread")
+            if len(kept) < STEPS_MAX and is_timed:
                 kept |= {steps["first"] + at: us for at, us in enumerate(steps["ended_us"]) if isinstance(us, int)}  # fmt: skip
         launches = event.body.get("launches")
         if event.kind == EventKind.OBSERVATION and isinstance(launches, dict):

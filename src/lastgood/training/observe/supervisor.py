@@ -86,6 +86,7 @@ class ObserveSupervisor:
                 self._wait()
                 now_us = self.clock.monotonic_us()
                 self.watcher.look(now_us)
+                self.recorder.watch_clock()
                 if self._on_turn is not None:
                     self._on_turn(self)
                 code = self._turn(now_us)

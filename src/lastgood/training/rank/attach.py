@@ -103,11 +103,19 @@ def attach(
     snapshots = None
     if model is not None and optimizer is not None:
         snapshots = HostSnapshots(_snapshot_folder(snapshot_dir, place), model, optimizer)
-    live = LiveDir(live_root(run=place.run, host=place.host, attempt=place.attempt))
     settings = _Settings(snapshots, snapshot_every, on_stop, repeat_limit)
-    attached = Attached(place, live, folder, settings)
+    watched = current_counting()
+    if (
+        watched is not None
+    ):  # under `lastgood run`: its supervisor watches, and hears how the script ends
+        stop = StopPage(Path(os.environ["LASTGOOD_RUN_DIR"]) / f"stop-{place.attempt}")
+        attached = Attached(place, watched, stop, settings)
+    else:
+        live = LiveDir(live_root(run=place.run, host=place.host, attempt=place.attempt))
+        attached = HostAttached(place, live, folder, settings)
+        attached.begin(hang_after_us=parse_duration_us(hang_after))
     _attached.append(attached)
-    attached.begin(hang_after_us=parse_duration_us(hang_after))
+    attached.take_signals()
     return attached
 
 
@@ -122,17 +130,15 @@ def _snapshot_folder(given: str | os.PathLike[str] | None, place: Place) -> Path
 class Attached:
     """What a script may ask of its attachment; nothing needs to be called."""
 
-    def __init__(self, place: Place, live: LiveDir, spool: Path, settings: _Settings) -> None:
+    def __init__(
+        self, place: Place, counting: Counting, stop: StopPage, settings: _Settings
+    ) -> None:
         self.place = place
-        self._live = live
-        self._spool = spool
+        self._counting = counting
         self._settings = settings
-        self._stop: StopPage = live.stop_page
+        self._stop = stop
         self._is_asked = False
-        self._exit_code: int | None = None
-        self._failures = Failures(spool, run=place.run)
-        self._counting = self._hook()
-        self._previous_hook = sys.excepthook
+        counting.on_step = self._behind_step
 
     # --- for the script ---------------------------------------------------------------------------
 
@@ -178,59 +184,20 @@ class Attached:
                 next="write: lastgood.attach(model=model, optimizer=optimizer, snapshot_every=100)",
             )
         step = self._settings.snapshots.restore()
-        self._counting.steps_done = step
+        if step:
+            self._counting.resume_from(step)
         return step
 
-    # --- the start --------------------------------------------------------------------------------
+    # --- signals and steps ------------------------------------------------------------------------
 
-    def begin(self, *, hang_after_us: int) -> None:
-        """Join the live folder, start the watcher of this host, and take the signals and the exits."""
-        self._live.join(self.place.local_rank, Joined(self.place.rank, os.getpid()))
+    def take_signals(self) -> None:
+        """Take the launcher's notice, where Python lets this thread take signals."""
         if threading.current_thread() is threading.main_thread():
             for number in STOP_SIGNALS:
                 signal.signal(number, self._asked)
-        sys.excepthook = self._raised
-        self._remember_exit()
-        if self.place.local_rank == 0:
-            self._start_watcher(hang_after_us)
 
-    def _hook(self) -> Counting:
-        found = current_counting()
-        if found is not None:  # under `lastgood run`: its supervisor watches already
-            found.on_step = self._behind_step
-            return found
-        let_in(dies_with_parent=False)
-        local = self.place.local_rank
-        slot = StatusSlot(self._live.path("status", local), create=True)
-        assert self.place.attempt is not None
-        slot.begin_generation(self.place.attempt, self.place.rank)
-        answer_dump_requests(self._live.root / "stacks", f"r{self.place.rank}")
-        first = self._live.path("first", local)
-        counting = Counting(slot, rank=self.place.rank, first_step=first).install()
-        counting.on_step = self._behind_step
-        return counting
-
-    def _start_watcher(self, hang_after_us: int) -> None:
-        place = self.place
-        warnings = launcher_warnings(os.environ, torch_version=str(torch.__version__))
-        for warning in warnings:
-            sys.stderr.write(f"lastgood: {warning}\n")
-        restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-        given: dict[str, Any] = {
-            "live": str(self._live.root), "spool": str(self._spool), "name": f"{place.run}-a{place.attempt}-{os.getpid()}",
-            "run": place.run, "attempt": place.attempt, "host": place.host, "launcher": place.launcher,
-            "world": place.world, "local_world": place.local_world, "is_first_host": place.is_first_host,
-            "is_new_run": restarts == 0, "hang_after_us": hang_after_us, "command": sys.argv,
-            "versions": {"torch": str(torch.__version__)}, "warnings": warnings,
-        }  # fmt: skip
-        subprocess.Popen(
-            [sys.executable, "-m", "lastgood.training.attach.host", json.dumps(given)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,  # what ends the rank's group must not end what describes it
-        )
-
-    # --- steps ------------------------------------------------------------------------------------
+    def _asked(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_asked = True
 
     def _behind_step(self, step: int) -> None:
         """Snapshot when it is due, and leave behind the step on which all ranks agreed."""
@@ -257,17 +224,50 @@ class Attached:
         return step
 
     def _end(self, code: int) -> None:
-        self._exit_code = code
-        ending = self._live.path("endings", self.place.local_rank)
-        write_ending(
-            ending, self._counting.slot, code=code
-        )  # before the slow way out is taken for a hang
+        """Leave with a code, as `sys.exit` does: what the script cleans up behind itself still runs."""
         raise SystemExit(code)
 
-    # --- ends -------------------------------------------------------------------------------------
 
-    def _asked(self, _number: int, _frame: FrameType | None) -> None:
-        self._is_asked = True
+class HostAttached(Attached):
+    """The attachment under a launcher that is not ours: this process says itself how it ends, and starts the watcher."""
+
+    def __init__(self, place: Place, live: LiveDir, spool: Path, settings: _Settings) -> None:
+        super().__init__(place, _hook(place, live), live.stop_page, settings)
+        self._live = live
+        self._spool = spool
+        self._exit_code: int | None = None
+        self._failures = Failures(spool, run=place.run)
+        self._previous_hook = sys.excepthook
+
+    def begin(self, *, hang_after_us: int) -> None:
+        """Join the live folder, start the watcher of this host, and take the exits."""
+        self._live.join(self.place.local_rank, Joined(self.place.rank, os.getpid()))
+        sys.excepthook = self._raised
+        self._remember_exit()
+        if self.place.local_rank == 0:
+            self._start_watcher(hang_after_us)
+
+    def _start_watcher(self, hang_after_us: int) -> None:
+        place = self.place
+        warnings = launcher_warnings(os.environ, torch_version=str(torch.__version__))
+        for warning in warnings:
+            sys.stderr.write(f"lastgood: {warning}\n")
+        restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        given: dict[str, Any] = {
+            "live": str(self._live.root), "spool": str(self._spool), "name": f"{place.run}-a{place.attempt}-{os.getpid()}",
+            "run": place.run, "attempt": place.attempt, "host": place.host, "launcher": place.launcher,
+            "world": place.world, "local_world": place.local_world, "is_first_host": place.is_first_host,
+            "is_new_run": restarts == 0, "hang_after_us": hang_after_us, "command": sys.argv,
+            "versions": {"torch": str(torch.__version__)}, "warnings": warnings,
+        }  # fmt: skip
+        subprocess.Popen(
+            [sys.executable, "-m", "lastgood.training.attach.host", json.dumps(given)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # what ends the rank's group must not end what describes it
+        )
+
+    # --- ends -------------------------------------------------------------------------------------
 
     def _raised(
         self,
@@ -316,6 +316,24 @@ class Attached:
                 write_ending(ending, self._counting.slot, code=self._exit_code or 0)
 
         atexit.register(note)
+
+    def _end(self, code: int) -> None:
+        self._exit_code = code
+        ending = self._live.path("endings", self.place.local_rank)
+        # Before the slow way out of the interpreter is taken for a hang.
+        write_ending(ending, self._counting.slot, code=code)
+        super()._end(code)
+
+
+def _hook(place: Place, live: LiveDir) -> Counting:
+    """Hook torch, with a status page in the live folder."""
+    let_in(dies_with_parent=False)
+    slot = StatusSlot(live.path("status", place.local_rank), create=True)
+    assert place.attempt is not None
+    slot.begin_generation(place.attempt, place.rank)
+    answer_dump_requests(live.root / "stacks", f"r{place.rank}")
+    first = live.path("first", place.local_rank)
+    return Counting(slot, rank=place.rank, first_step=first).install()
 
 
 def _leave(code: int) -> None:

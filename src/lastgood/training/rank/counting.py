@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from lastgood.training.slot import StatusSlot
 
 COLLECTIVES = (
-    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all", "all_to_all_single",
+    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_gather_single", "all_to_all",
+    "all_to_all_single",
     "barrier", "broadcast", "broadcast_object_list", "gather", "gather_object", "init_process_group",
-    "monitored_barrier", "new_group", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+    "monitored_barrier", "new_group", "reduce", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_tensor", "scatter",
     "scatter_object_list",
 )  # fmt: skip
 _NAMESPACES = (dist, dist.distributed_c10d)
@@ -64,6 +66,7 @@ class Counting:
         self._leader: int | None = None
         """The optimizer whose steps are counted: the first that stepped."""
         self.is_counted_by_script = False
+        self._is_resumed = False
         self._step_began_us = self._clock.monotonic_us()
         self._waited_us = 0
         self._first_began_us = 0
@@ -190,20 +193,23 @@ class Counting:
             return
         if self._leader is None:
             self._leader = id(optimizer)
-            self.steps_done = max(0, (steps_of(optimizer) or 1) - 1)
-            self._note_first(optimizer)
+            known = steps_of(optimizer)
+            if known is not None:
+                self.steps_done = max(0, known - 1)
+            source = "script" if self._is_resumed else "count" if known is None else "optimizer"
+            self._write_first(self.steps_done + 1, source)
         if id(optimizer) == self._leader:
             self.step_done(self.steps_done + 1)
-
-    def _note_first(self, optimizer: torch.optim.Optimizer) -> None:
-        known = steps_of(optimizer)
-        self._write_first(self.steps_done + 1, "count" if known is None else "optimizer")
 
     def _write_first(self, step: int, source: str) -> None:
         began_us = self._first_began_us or self._clock.monotonic_us()
         if self._first_step is not None:
             with suppress(OSError):
                 write_first_note(self._first_step, FirstNote(step, source, began_us))
+
+    def resume_from(self, step: int) -> None:
+        """The state of this step was loaded: the next one follows it."""
+        self.steps_done, self._is_resumed = step, True
 
     def count_by_script(self, step: int) -> None:
         """The script numbers its steps itself: `step` is the first one, and optimizers are not counted any more."""
