@@ -145,8 +145,8 @@ def _table(number: int, groups: Sequence[Group], as_of_us: int) -> Table:
                 count,
                 ranks_text(known) if known else WAITING,
                 group.standing or None,
-                group.stack[0] if group.stack else None,
-                own_frame(group.stack),
+                _shortened(group.stack[0]) if group.stack else None,
+                _shortened(own_frame(group.stack)),
             )
         )
     outliers = sorted({r for g in groups if g.standing == "outlier" for r in g.ranks if r >= 0})
@@ -184,6 +184,14 @@ def _frames(number: int, groups: Sequence[Group]) -> list[Table]:
             )
         )
     return found
+
+
+def _shortened(frame: str | None) -> str | None:
+    """The frame with the last two parts of its file's path: a table has no room for more, the list of frames has."""
+    if frame is None:
+        return None
+    function, mark, place = frame.rpartition(" (")
+    return f"{function}{mark}{'/'.join(place.split('/')[-2:])}"
 
 
 def own_frame(stack: Sequence[str]) -> str | None:

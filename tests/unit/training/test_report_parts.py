@@ -135,7 +135,7 @@ def test_the_ranks_of_a_dump_are_those_that_the_workers_held_then(report):
 
 def test_the_frame_of_the_jobs_own_code_stands_beside_the_innermost_one(report):
     usual, odd = rows(report, "stacks", "stacks-2")
-    assert usual[5:] == (full.USUAL[0], "train_step (train.py:86)")
+    assert usual[5:] == ("DistributedDataParallel.forward (parallel/distributed.py:1886)", "train_step (train.py:86)")  # fmt: skip
     assert odd[5:] == (full.ODD[0], "fetch (data.py:41)")
     assert own_frame(("wait (threading.py:327)", "<frozen runpy>:198 in x")) in {None, "<frozen runpy>:198 in x"}  # fmt: skip
 
