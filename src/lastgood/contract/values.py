@@ -228,6 +228,12 @@ def _on_timeout(value: object) -> object:
         return value
     if isinstance(value, str) and value in _ON_TIMEOUT:
         return _ON_TIMEOUT[value]
+    if value == "shrink":
+        # Known from other systems, and refused in so many words: silence about it would be taken for support.
+        raise wrong_value(
+            "as many ranks as the run began with: fewer change the global batch, and with it every later bit",
+            "escalate",
+        )
     raise wrong_value(
         "one of " + ", ".join(_ON_TIMEOUT), nearest(str(value).replace("_", ""), _ON_TIMEOUT)
     )
