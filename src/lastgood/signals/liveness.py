@@ -105,7 +105,8 @@ def _ended(readings: Sequence[RankReading]) -> Assessment | None:
             culprits,
             onset_us=min(r.progress_us for r in culprits),
             evidence=tuple(
-                f"rank {r.rank} ({r.worker}) ended: {_exit_words(r.exit_code)}" for r in culprits
+                f"rank {r.rank} ({r.worker}) ended{_early(r)}: {_exit_words(r.exit_code)}"
+                for r in culprits
             ),
             key=",".join(sorted({_exit_words(r.exit_code) for r in culprits})),
         )
@@ -343,6 +344,11 @@ def _place(reading: RankReading) -> tuple[object, ...]:
 
 def _is_done(reading: RankReading) -> bool:
     return reading.phase is Phase.FINISHED and reading.exit_code == 0
+
+
+def _early(reading: RankReading) -> str:
+    """Code 0 looks like success; before the last step it is none."""
+    return " early, before its last step" if reading.exit_code == 0 else ""
 
 
 def _exit_words(exit_code: int | None) -> str:

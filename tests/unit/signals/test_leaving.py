@@ -1,8 +1,12 @@
 """Leaving the loop together is a script's right; leaving it alone is a fault, named as soon as another rank goes on."""
 
+from dataclasses import replace
+
 import pytest
 
+from lastgood.signals import liveness
 from lastgood.signals.leaving import Left, assess
+from lastgood.signals.limits import Limits
 from lastgood.signals.reading import Phase, ProcessState, RankReading, Symptom, Verdict
 
 S = 1_000_000
@@ -54,3 +58,16 @@ def test_others_that_neither_follow_nor_go_on_are_waited_for_up_to_the_limit():
 
 def test_a_rank_of_an_older_generation_has_not_gone_on():
     assert look([reading(0, step=9, generation=2), reading(1)], left=[1]) is None
+
+
+def test_a_process_that_ends_with_code_0_before_its_last_step_is_called_early():
+    done = replace(reading(1), exit_code=0)
+    found = liveness.assess([reading(0), done], limits=Limits(), now_us=S)
+    assert (found.symptom, found.culprits, found.key) == (Symptom.PROCESS_EXIT, (1,), "exit code 0")
+    assert found.evidence == ("rank 1 (w1) ended early, before its last step: exit code 0",)
+
+
+def test_a_process_that_ends_with_code_0_behind_its_last_step_is_no_fault():
+    done = replace(reading(1, phase=Phase.FINISHED), exit_code=0)
+    found = liveness.assess([reading(0), done], limits=Limits(), now_us=S)
+    assert found.verdict is Verdict.OK

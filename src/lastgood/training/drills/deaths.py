@@ -78,7 +78,16 @@ DRILLS: tuple[Drill, ...] = (
         group=GROUP,
         title="a rank's process ends with exit code 0 in the middle of a step",
         faults=(a_fault(FaultKind.EXIT_PROCESS, 0),),
-        expect=_died(0),
+        expect=_died(
+            0,
+            seen=(
+                Seen(
+                    kind="incident.open",
+                    body=(("evidence", "ended early, before its last step: exit code 0"),),
+                    words="code 0 is named as an early end",
+                ),
+            ),
+        ),
         run=_WITH_SECTIONS,
     ),
     Drill(
