@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from lastgood.evidence.incident_part import Drill
-from lastgood.evidence.report import Check, Headline, IncidentCard, Note, Verification
+from lastgood.evidence.report import Check, Headline, IncidentCard, Note
 from lastgood.ledger.incident import Incident
 
 WATCHED_MODES: Final = ("observe", "act")
@@ -31,6 +31,7 @@ _NOTES: Final = {
     "restarted": "The whole job was ended and started again; what state it came back with is for the job to say.",
     "escalated": "It was handed to a person.",
 }
+UNCOMPARED: Final = "No state was compared: only a script that calls lastgood.start has one."
 _UNTOUCHED: Final = frozenset(("onset", "detect", "diagnose", "close"))
 """Moments that every watched incident has; the others stand only where they are on record."""
 _ALWAYS: Final = frozenset(("detection", "diagnosis", "blast radius", "lost steps"))
@@ -130,12 +131,6 @@ def _watched(card: IncidentCard, incident: Incident, mode: str) -> IncidentCard:
     notes = card.notes
     if not incident.is_open:
         hands = "Only watched: nothing was stopped or put back. " if mode == "observe" else ""
-        notes = (Note(text=f"{hands}{_NOTES.get(incident.outcome or '', '')}".strip()),)
-    check = Verification(
-        test="a state is compared only where the script calls lastgood.start",
-        result="not made",
-        evidence="",
-    )
-    return msgspec.structs.replace(
-        card, moments=moments, figures=figures, notes=notes, verification=check
-    )
+        told = f"{hands}{_NOTES.get(incident.outcome or '', '')} {UNCOMPARED}"
+        notes = (Note(text=told.strip()),)
+    return msgspec.structs.replace(card, moments=moments, figures=figures, notes=notes)

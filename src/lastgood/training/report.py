@@ -234,11 +234,16 @@ def _incidents(times: RunTimes, drill: Drill, *, mode: str) -> Section:
     if not cards:
         notes.append(Note(text="No incident is on record."))
     lead = (
-        "Each incident from its onset to its close. Its durations are measured, from its own events; lost steps do not count the step that was replayed to verify."
-        if cards
-        else ""
+        "Each incident from its onset to its close. Its durations are measured, from its own events"
     )
-    return Section(name="incidents", title="Incidents", lead=lead, cards=cards, notes=tuple(notes))
+    lead += "." if mode in WATCHED_MODES else "; lost steps do not count the step that was replayed to verify."  # fmt: skip
+    return Section(
+        name="incidents",
+        title="Incidents",
+        lead=lead if cards else "",
+        cards=cards,
+        notes=tuple(notes),
+    )
 
 
 def _run(events: Sequence[Event], run: str, contract: FailureContract) -> Section:

@@ -41,9 +41,12 @@ def integrity_section(events: Sequence[Event], run: str, times: RunTimes) -> Sec
         return FigureRow(label=label, figure=figure)
 
     trust_count = len(refused) + len(checked)
-    notes = ()
-    if not trust_count:
-        notes = (Note(level="missing", text="No record says that a state was checked: trust in states was not observed."),)  # fmt: skip
+    if not (trust_count or alerts or remarks):
+        note = Note(
+            level="missing",
+            text="Integrity was not observed: no record says that a state or a number was checked.",
+        )
+        return Section(name="integrity", title="Integrity of the numbers", notes=(note,))
     return Section(
         name="integrity",
         title="Integrity of the numbers",
@@ -55,13 +58,12 @@ def integrity_section(events: Sequence[Event], run: str, times: RunTimes) -> Sec
             row("States found wrong and not built upon", "states refused", len(refused), trust_count),
             row("Snapshots among them", "snapshots refused", len(in_memory), trust_count),
             row("Checkpoints among them", "checkpoints refused", len(refused) - len(in_memory), trust_count),
-        ) if trust_count or alerts or remarks else (),
+        ),
         tables=(
             _alerts(times, remarks),
             *((_remark_table(remarks),) if remarks else ()),
             *((_refused_table(refused),) if refused else ()),
         ),
-        notes=notes,
     )  # fmt: skip
 
 

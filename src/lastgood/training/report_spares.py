@@ -15,6 +15,7 @@ from lastgood.contract.taxonomy import EventKind
 from lastgood.evidence.quantiles import quantile_of
 from lastgood.evidence.report import Chart, Column, Data, FigureRow, Mark, Note, Section
 from lastgood.evidence.time_part import MARK_COUNT_MAX, POINT_COUNT_MAX, TimeUnit, time_unit
+from lastgood.evidence.watched_part import WATCHED_MODES
 from lastgood.ledger.ettr import RunTimes
 from lastgood.ledger.event import Event, in_effect, time_of
 
@@ -34,9 +35,7 @@ def spares_section(events: Sequence[Event], run: str, times: RunTimes) -> Sectio
     own = [e for e in in_effect(events) if e.run == run]
     stands = standings(own)
     if not any(e.kind == EventKind.INVENTORY for e in own):
-        note = Note(
-            level="missing", text="Spares were not observed: no inventory event is on record."
-        )
+        note = _without_inventory(own)
         return Section(name="spares", title="Spares", notes=(note,))
     wall = times.wall
     ready_us = _ready_us(own)
@@ -67,6 +66,13 @@ def spares_section(events: Sequence[Event], run: str, times: RunTimes) -> Sectio
         ),
         charts=(_chart(stands, times),),
     )  # fmt: skip
+
+
+def _without_inventory(own: Sequence[Event]) -> Note:
+    started = [e for e in own if e.kind == EventKind.RUN_START]
+    if started and started[-1].body.get("mode") in WATCHED_MODES:
+        return Note(text="A job whose script is not changed has no spares.")
+    return Note(level="missing", text="Spares were not observed: no inventory event is on record.")
 
 
 def standings(own: Sequence[Event]) -> list[Standing]:

@@ -28,6 +28,8 @@ _LIBRARY: Final = re.compile(
     r"|\((threading|selectors|socket|queue|subprocess)\.py:|<frozen"
 )
 """Frames of libraries: they say how a process waits, not where the job was."""
+_LAUNCHER: Final = re.compile(r"\(<frozen runpy>|\(lastgood/training/rank/(observed|worker)\.py")
+"""Frames of whoever started the script: the same in every process."""
 WAITING: Final = "unknown rank"
 
 
@@ -168,8 +170,9 @@ def _frames(number: int, groups: Sequence[Group]) -> list[Table]:
     """The frames of each group; the outer end of a long stack is the same in every process and says little."""
     found = []
     for place, group in enumerate(groups, start=1):
-        shown = group.stack[:FRAMES_MAX]
-        more = len(group.stack) - len(shown)
+        told = [frame for frame in group.stack if not _LAUNCHER.search(frame)]
+        shown = told[:FRAMES_MAX]
+        more = len(told) - len(shown)
         found.append(
             Table(
                 name=f"stack-{number}-{place}",

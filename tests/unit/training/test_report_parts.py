@@ -113,7 +113,10 @@ def test_refused_snapshots_and_checkpoints_are_told_apart(report):
 
 def test_where_no_state_was_checked_trust_is_not_observed(observed):
     found = part(observed, "integrity")
-    assert found.figures == ()
+    assert (found.figures, found.tables) == (
+        (),
+        (),
+    )  # a table of zeros would say that somebody looked
     assert "not observed" in found.notes[0].text
 
 
@@ -187,6 +190,11 @@ def test_the_chart_of_spares_is_drawn_for_both_widths(report):
 def test_without_inventory_spares_are_not_observed():
     found = part(section_of(sample_run.five_faults()), "spares")
     assert (found.figures, found.charts, found.notes[0].level) == ((), (), "missing")
+
+
+def test_a_watched_job_misses_no_spares(observed):
+    found = part(observed, "spares")
+    assert (found.figures, found.notes[0].level) == ((), "info")
 
 
 # --- sliding ETTR -----------------------------------------------------------------------------------------
@@ -271,7 +279,8 @@ def test_a_card_of_a_watched_job_asks_for_nothing_that_nobody_could_do(observed)
     assert {r.label for r in second.figures} == {"Detection", "Diagnosis", "Blast radius", "Lost steps"}  # fmt: skip
     assert {note.level for card in (first, second) for note in card.notes} == {"info"}
     assert "moved again by themselves" in first.notes[0].text
-    assert first.verification.result == "not made"
+    assert "No state was compared" in first.notes[0].text
+    assert first.verification is None
 
 
 def test_time_after_the_diagnosis_of_a_watched_hang_is_a_stall(observed):
