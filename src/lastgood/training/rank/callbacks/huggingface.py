@@ -52,16 +52,15 @@ class HuggingFaceCallback(TrainerCallback):
         self._section.close()
         self._seal(state)
         self._unsaid = state.global_step
-        if not control.should_log:
+        if not control.should_log:  # else its loss comes with the log, at once
             self._say(control, None)
-        self._expect(control)
+            self._expect(control)
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
     ) -> None:
         """The loss of the step before is known."""
         if self._unsaid is not None:
-            self._section.close()
             self._say(control, (logs or {}).get("loss"))
             self._expect(control)
 
