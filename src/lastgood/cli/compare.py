@@ -103,12 +103,12 @@ def _exit_code(results: Sequence[ClaimResult]) -> int:
 
 def _refuse_shared(before: Side, after: Side) -> None:
     """One incident on both sides makes them alike by construction."""
-    runs = set(before.runs) & set(after.runs)
-    shared = {c.id for c in before.counted} & {c.id for c in after.counted}
-    if runs and (shared or before.name == after.name):
+    if before.marks & after.marks:
+        runs = sorted(set(before.runs) & set(after.runs))
         raise BadInput(
-            "the two sides of a comparison share a run", where=f"{before.name} {after.name}",
-            found=", ".join(sorted(runs)[:4]), needs="two ledgers, or two runs of one: LEDGER#RUN",
+            "the two sides of a comparison share incidents", where=f"{before.name} {after.name}",
+            found=f"the same records of {', '.join(runs[:4]) or 'an import'} on both",
+            needs="two ledgers, or two runs of one: LEDGER#RUN",
         )  # fmt: skip
 
 

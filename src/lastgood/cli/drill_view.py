@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lastgood.training.drills.verdict import Verdict
 
 REFRESH_US = 200_000
-NAME_WIDTH = 24
+NAME_WIDTH, TEXT_WIDTH = 24, 44
 
 
 class DrillView:
@@ -61,7 +61,10 @@ class DrillView:
 
     def begin_job(self, drills: Sequence[Drill]) -> None:
         """A job starts."""
-        self._say("starting a job for " + ", ".join(drill.name for drill in drills))
+        text = "starting a job for " + ", ".join(drill.name for drill in drills)
+        self._say(text)
+        if self._bar is None:
+            click.echo(text, err=True)
 
     def begin_twin(self, steps: int) -> None:
         """The twin starts."""
@@ -111,4 +114,4 @@ class DrillView:
     def _say(self, text: str) -> None:
         self._doing = text
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=text[:60], refresh=True)
+            self._bar.update(self._task, description=text[:TEXT_WIDTH], refresh=True)

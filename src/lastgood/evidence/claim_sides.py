@@ -60,6 +60,8 @@ class Side:
     conditions: dict[str, tuple[str, ...]]
     """What the runs were started with, by name; every value that occurs."""
     notes: tuple[str, ...]
+    marks: frozenset[str] = frozenset()
+    """Ids of the events that begin runs and incidents: what two sides share counts on both."""
 
     @property
     def is_injected(self) -> bool:
@@ -104,6 +106,7 @@ def side_of(events: Sequence[Event], *, name: str) -> Side:
         pieces=tuple(pieces),
         conditions=_conditions(events),
         notes=(*notes, *_left_out(counted)),
+        marks=frozenset(e.id for e in events if e.kind in {"run.start", "incident.open"}),
     )
 
 

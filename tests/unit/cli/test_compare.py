@@ -76,7 +76,15 @@ def test_json_holds_every_number_and_both_sides(sides, capsys):
 def test_a_ledger_is_not_compared_with_itself(sides, capsys):
     path = sides("a")
     assert main(["compare", path, path, "--claim", "ettr"]) == 2
-    assert "share a run" in capsys.readouterr().err
+    assert "share incidents" in capsys.readouterr().err
+
+
+def test_two_folders_of_drills_may_name_their_runs_alike(tmp_path, capsys):
+    for name, times in (("before", TEN), ("after", HALF)):
+        (tmp_path / name).mkdir()
+        write_side(tmp_path / name / "ledger.db", "drill-kill-rank", times)
+    sides = [str(tmp_path / name / "ledger.db") for name in ("before", "after")]
+    assert main(["compare", *sides, "--claim", "detection_latency"]) == 0
 
 
 @pytest.mark.parametrize("name", ["nothing.db", "a.db#c"])

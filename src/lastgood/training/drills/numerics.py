@@ -44,7 +44,7 @@ DRILLS = (
         group=GROUP,
         title="a rank is stopped (SIGSTOP) and stays silent",
         faults=(a_fault(FaultKind.SIGSTOP, 1),),
-        expect=_recovered("hang", "fail_slow", 1, lost_steps_max=0, detected_within_us=1_600_000),
+        expect=_recovered("hang", "fail_slow", 1, lost_steps_max=0, detected_within_us=2_000_000),
     ),
     Drill(
         name="exception",
