@@ -15,7 +15,8 @@ from lastgood.base.clock import Clock
 from lastgood.base.rng import stream
 from lastgood.faults.live_run import LiveRun, Member, Parameter, Snapshot
 from lastgood.faults.process import Identities, Injected, NotInjected, held, send, victim
-from lastgood.faults.spec import Fault, FaultKind, Which
+from lastgood.faults.spec import BESIDE, Fault, FaultKind, Which
+from lastgood.faults.surroundings import inject_beside
 
 SLOW_PERIOD_US = 100_000
 ELEMENT_BYTES = {
@@ -38,6 +39,8 @@ def inject(fault: Fault, *, run: LiveRun, identities: Identities, clock: Clock) 
     rank = fault.target.rank
     if rank is None:
         raise NotInjected("only a rank can be hit in a live run; domains are for simulators")
+    if fault.kind in BESIDE:
+        return inject_beside(fault, run=run, clock=clock)
     is_spare = fault.kind is FaultKind.KILL_SPARE
     with victim(rank, run=run, identities=identities, is_spare=is_spare) as (member, pidfd):
         match fault.kind:

@@ -80,6 +80,11 @@ class LiveRun:
         """Name the directory; it may not be complete yet."""
         self._dir = run_dir
 
+    @property
+    def folder(self) -> Path:
+        """The directory."""
+        return self._dir
+
     def state(self) -> RunState | None:
         """What the supervisor last wrote; None while there is nothing readable."""
         document = _read_json(self._dir / "state.json")

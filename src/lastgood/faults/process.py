@@ -97,7 +97,7 @@ def victim(
         what = "no such spare is parked" if is_spare else f"nobody serves rank {rank}"
         raise NotInjected(f"{what} in state.json")
     identities.note({rank: member})  # listed since the last look: known from now on, never changed
-    if member.pid <= 1 or member.pid in _own_line():
+    if member.pid <= 1 or member.pid in own_line():
         raise NotInjected(f"pid {member.pid} is the injector, its ancestor or init")
     try:
         pidfd = os.pidfd_open(member.pid)
@@ -114,7 +114,7 @@ def victim(
         os.close(pidfd)
 
 
-def _own_line() -> set[int]:
+def own_line() -> set[int]:
     """This process and its ancestors."""
     line, pid = set(), os.getpid()
     while pid > 0 and pid not in line:

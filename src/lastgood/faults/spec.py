@@ -63,6 +63,22 @@ class FaultKind(enum.StrEnum):
     """A snapshot file loses its end."""
     FLIP_PARAMETER = "flip_parameter"
     """One bit of a parameter changes in the memory of one replica."""
+    KILL_SUPERVISOR = "kill_supervisor"
+    """The supervisor of the run is gone at once."""
+    STOP_SUPERVISOR = "stop_supervisor"
+    """The supervisor stops for a while."""
+    KILL_HELPER = "kill_helper"
+    """The checkpoint helper is gone at once."""
+    STOP_HELPER = "stop_helper"
+    """The checkpoint helper stops and stays."""
+    KILL_LOADER = "kill_loader"
+    """A data loader process of the rank is gone at once."""
+    FULL_LEDGER = "full_ledger"
+    """The disk under the ledger takes nothing for a while."""
+    FULL_CHECKPOINTS = "full_checkpoints"
+    """The disk under the checkpoints takes nothing for a while."""
+    REMOVE_STORE = "remove_store"
+    """The file through which a generation meets vanishes while its ranks look for each other."""
 
 
 FAILURE_CLASS: dict[FaultKind, FailureClass] = {
@@ -84,6 +100,14 @@ FAILURE_CLASS: dict[FaultKind, FailureClass] = {
     FaultKind.FLIP_SNAPSHOT: FailureClass.SDC,
     FaultKind.TRUNCATE_SNAPSHOT: FailureClass.SDC,
     FaultKind.FLIP_PARAMETER: FailureClass.SDC,
+    FaultKind.KILL_SUPERVISOR: FailureClass.FAIL_STOP,
+    FaultKind.STOP_SUPERVISOR: FailureClass.FAIL_SLOW,
+    FaultKind.KILL_HELPER: FailureClass.FAIL_STOP,
+    FaultKind.STOP_HELPER: FailureClass.FAIL_SLOW,
+    FaultKind.KILL_LOADER: FailureClass.FAIL_STOP,
+    FaultKind.FULL_LEDGER: FailureClass.FAIL_STOP,
+    FaultKind.FULL_CHECKPOINTS: FailureClass.FAIL_STOP,
+    FaultKind.REMOVE_STORE: FailureClass.FAIL_STOP,
 }
 """The class in which a fault shows itself, as taxonomy v1 names it."""
 IN_STEP = frozenset(
@@ -102,12 +126,28 @@ IN_STEP = frozenset(
     }
 )
 """Faults that only the step itself can have; the injector leaves them to `in_step.py`."""
+BESIDE = frozenset(
+    {
+        FaultKind.KILL_SUPERVISOR,
+        FaultKind.STOP_SUPERVISOR,
+        FaultKind.KILL_HELPER,
+        FaultKind.STOP_HELPER,
+        FaultKind.KILL_LOADER,
+        FaultKind.FULL_LEDGER,
+        FaultKind.FULL_CHECKPOINTS,
+        FaultKind.REMOVE_STORE,
+    }
+)
+"""Faults of what surrounds the ranks (`surroundings.py`); the target only says whose steps are counted until then."""
+FOR_A_WHILE = frozenset(
+    {FaultKind.STOP_SUPERVISOR, FaultKind.FULL_LEDGER, FaultKind.FULL_CHECKPOINTS}
+)
 ON_SNAPSHOT = frozenset({FaultKind.FLIP_SNAPSHOT, FaultKind.TRUNCATE_SNAPSHOT})
 
 _KINDS_OF_OPTION: dict[str, frozenset[FaultKind]] = {
     "bit": frozenset({FaultKind.FLIP_SNAPSHOT, FaultKind.FLIP_PARAMETER}),
     "tensor": frozenset({FaultKind.FLIP_PARAMETER}),
-    "duration_us": frozenset({FaultKind.SLOW}),
+    "duration_us": frozenset({FaultKind.SLOW}) | FOR_A_WHILE,
     "stopped_ratio": frozenset({FaultKind.SLOW}),
     "factor": frozenset({FaultKind.SLOW_STEP}),
     "then_sigkill": ON_SNAPSHOT,
@@ -179,7 +219,7 @@ class Fault(
     then_sigkill: bool = False
     """Snapshot faults only: kill the rank while its snapshot is corrupt, so that the corrupt state matters."""
     duration_us: int | None = None
-    """Slow faults only: how long it lasts."""
+    """How long it lasts; faults that end by themselves only."""
     stopped_ratio: float | None = None
     """Slow faults only: share of the time in which the process is stopped."""
     factor: float | None = None
@@ -208,6 +248,10 @@ def find_problems(fault: Fault, *, where: str) -> list[Problem]:
         found.append(_problem("bit", str(fault.bit), f"0 to {bit_max}"))
     if fault.kind is FaultKind.SLOW:
         found += _slow_problems(fault)
+    if fault.kind in FOR_A_WHILE and not 0 < (fault.duration_us or 0) <= T_US_MAX:
+        found.append(
+            _problem("duration_us", str(fault.duration_us), f"more than 0 for a {fault.kind}")
+        )
     if fault.kind is FaultKind.SLOW_STEP and not 1 < (fault.factor or 0) <= FACTOR_MAX:
         found.append(_problem("factor", str(fault.factor), f"more than 1, at most {FACTOR_MAX:g}"))
     return [dataclasses.replace(item, where=where) for item in found]

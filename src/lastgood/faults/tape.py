@@ -24,7 +24,7 @@ from lastgood.base.errors import Problem, Problems
 from lastgood.base.figures import FigureKind
 from lastgood.base.rng import stream
 from lastgood.base.units import US_PER_H
-from lastgood.faults.spec import Fault, FaultKind, Target, When, expand, find_problems
+from lastgood.faults.spec import FOR_A_WHILE, Fault, FaultKind, Target, When, expand, find_problems
 
 TAPE_FORMAT = "lastgood-tape/1"
 TAPE_BYTES_MAX = 256 * 1024 * 1024
@@ -297,6 +297,8 @@ def _with_options(fault: Fault) -> Fault:
     """Fill in what a kind cannot do without."""
     if fault.kind is FaultKind.SLOW:
         return msgspec.structs.replace(fault, duration_us=5_000_000, stopped_ratio=0.5)
+    if fault.kind in FOR_A_WHILE:
+        return msgspec.structs.replace(fault, duration_us=2_000_000)
     if fault.kind is FaultKind.SLOW_STEP:
         return msgspec.structs.replace(fault, factor=3.0)
     if fault.kind in (FaultKind.FLIP_SNAPSHOT, FaultKind.TRUNCATE_SNAPSHOT):
