@@ -21,14 +21,26 @@ class LineView:
     def __init__(self, ledger: Path, *, is_quiet: bool = False) -> None:
         self._ledger = ledger
         self._is_quiet = is_quiet
+        self._shown: set[str] = set()
+        """Errors whose trace was shown."""
 
     def show(self, event: Event) -> None:
         """Say one event, if a person wants to know it while it happens."""
-        text = describe(event)
+        text = self._once(event) or describe(event)
         if event.kind == "run.start":
             text += f"; ledger {self._ledger}"
         if text:
             self.say(text)
+
+    def _once(self, event: Event) -> str:
+        """The trace of an error is shown once: ranks that raise the same, or raise it again, are named in one line."""
+        if event.kind != "observation" or event.symptom != "exception":
+            return ""
+        error = f"{event.body.get('type')}: {event.body.get('message')}"
+        if error in self._shown:
+            return f"{_ranks(event)} raised it too: {error}"
+        self._shown.add(error)
+        return ""
 
     def begin_metrics(self, url: str) -> None:
         """Say where the metrics are: with port 0 nobody else knows."""

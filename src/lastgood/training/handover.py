@@ -59,9 +59,17 @@ class HandOver:
             return False
         if verdict.symptom is Symptom.EXCEPTION and self._waits(verdict, now_us=now_us):
             return False
+        self._close_interruption()
         supervisor.take_over_start(generation)
         supervisor.tell_loop(messages.Assessed(verdict))
         return True
+
+    def _close_interruption(self) -> None:
+        """A run that was being taken up has an incident of its own, which this one takes the place of."""
+        incident = self._supervisor.resumption.incident
+        if incident is not None:
+            body = {"outcome": "interrupted", "reason": "a rank failed before the run went on"}
+            self._supervisor.recorder.record("incident.close", incident=incident, body=body)
 
     def _waits(self, verdict: Assessment, *, now_us: int) -> bool:
         supervisor = self._supervisor

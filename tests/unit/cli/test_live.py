@@ -3,7 +3,7 @@
 import pytest
 
 from lastgood.base.clock import ManualClock
-from lastgood.cli.live import describe
+from lastgood.cli.live import LineView, describe
 from lastgood.ledger.event import new_event
 
 
@@ -48,3 +48,24 @@ def test_what_a_person_has_to_know_is_said_as_it_is(text):
 
 def test_a_remark_for_the_ledger_alone_is_not_said():
     assert said(text="one step was run twice from the same state") == ""
+
+
+def raised(rank, message="'lr'"):
+    body = {"type": "KeyError", "message": message, "trace": f"Traceback\nKeyError: {message}\n"}
+    return new_event(
+        "observation", clock=ManualClock(0), run="r", ranks=(rank,), symptom="exception", body=body
+    )
+
+
+def test_the_trace_of_an_error_is_shown_once_however_many_ranks_raise_it(tmp_path, capsys):
+    view = LineView(tmp_path / "ledger.db")
+    for event in (raised(2), raised(0), raised(1, "'other'"), raised(2)):
+        view.show(event)
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("lastgood")] == [
+        "lastgood: rank 2 raised in its step:",
+        "lastgood: rank 0 raised it too: KeyError: 'lr'",
+        "lastgood: rank 1 raised in its step:",
+        "lastgood: rank 2 raised it too: KeyError: 'lr'",
+    ]
+    assert said.count("Traceback") == 2

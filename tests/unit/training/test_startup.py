@@ -1,5 +1,6 @@
 """The first generation with a made-up supervisor: an older checkpoint after a bad one, and no wait without a bound."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -325,6 +326,16 @@ def test_a_rank_that_dies_or_hangs_before_the_first_step_is_left_to_the_loop(tmp
     assert supervisor.taken_over == [1]
     (told,) = supervisor.told
     assert (told.assessment.symptom, told.assessment.culprits) == (symptom, (1,))
+
+
+def test_the_incident_of_an_interruption_ends_when_another_fault_takes_its_place(tmp_path):
+    supervisor = Supervisor(tmp_path)
+    supervisor.resumption = replace(supervisor.resumption, incident="r/interruption-1")
+    startup = Startup(supervisor)
+    supervisor.watch.verdict = verdict(Symptom.PROCESS_EXIT, 1)
+    assert startup.advance()
+    (closed,) = [f for kind, f in supervisor.events if kind == "incident.close"]
+    assert (closed["incident"], closed["body"]["outcome"]) == ("r/interruption-1", "interrupted")
 
 
 def test_an_error_of_one_rank_waits_for_the_others_and_is_then_left_to_the_loop(tmp_path):
