@@ -51,5 +51,5 @@ $(STAMP): pyproject.toml constraints.txt
 	  rm -rf $(VENV); \
 	  echo "a virtual environment could not be made; on Debian or Ubuntu: apt install python3-venv"; exit 1; }
 	@echo "installing lastgood into $(VENV) (about 1.5 GB, a few minutes the first time)"
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[torch,analysis,sim,dev]"
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[torch,analysis,sim,frameworks,dev]"
 	@touch $@

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lastgood.base.errors import BadInput
 from lastgood.training.rank.attach import attach
 from lastgood.training.rank.callbacks.sealing import newest_that_holds, seal
 
@@ -56,6 +57,7 @@ class LightningCallback(Callback):
         """Stand around the trainer's way to write a checkpoint."""
         if self._trainer is trainer:
             return
+        self._refuse_own_ranks(trainer)
         self._trainer = trainer
         save = trainer.save_checkpoint
 
@@ -66,6 +68,17 @@ class LightningCallback(Callback):
                     seal(Path(filepath), step=self._steps_done)
 
         trainer.save_checkpoint = saved
+
+    def _refuse_own_ranks(self, trainer: Any) -> None:
+        world = self._attached.place.world
+        if trainer.world_size != world:
+            raise BadInput(
+                "the Trainer starts its ranks by itself, and they are not attached",
+                where="LightningCallback",
+                found=f"{trainer.world_size} ranks of the Trainer, {world} of the launcher",
+                needs="a launcher that starts every rank",
+                next=f"type: lastgood run --mode act --nproc-per-node {trainer.world_size} SCRIPT",
+            )
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Take the signals back: Lightning's own handler leaves at the next batch, which is another one on each rank."""

@@ -1,6 +1,7 @@
 """Stands for `lastgood.attach()`: notes what a callback says, and asks for a stop behind a step."""
 
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 
 class Attachment:
@@ -9,6 +10,7 @@ class Attachment:
         self.stop_after = None
         self.on_stop = None
         self.options = None
+        self.place = SimpleNamespace(world=1)
 
     def attach(self, *, on_stop, **options):
         self.on_stop, self.options = on_stop, options

@@ -5,6 +5,7 @@ import signal
 import pytest
 import torch
 
+from lastgood.base.errors import BadInput
 from tests.unit.training.rank.callbacks.attachment import Attachment
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the framework's own
@@ -42,8 +43,11 @@ def fit(pl, tmp_path, monkeypatch):
         def configure_optimizers(self):
             return torch.optim.AdamW(self.parameters(), lr=0.1)
 
-    def run(*, epochs=1, ckpt_path=None, stop_after=None, is_dict=False, losses=True, **options):
+    def run(
+        *, epochs=1, ckpt_path=None, stop_after=None, is_dict=False, losses=True, world=1, **options
+    ):
         attachment = Attachment()
+        attachment.place.world = world
         attachment.stop_after = stop_after
         monkeypatch.setattr(module, "attach", attachment.attach)
         callback = module.LightningCallback(has_losses=losses, spool="s")
@@ -101,6 +105,11 @@ def test_a_stop_is_behind_a_sealed_checkpoint(fit, tmp_path):
     assert said.exit_code == 75
     assert said.steps[-1] == 3
     assert callback.last_good(tmp_path) == str(tmp_path / "stopped-step-3.ckpt")
+
+
+def test_a_trainer_with_other_ranks_than_the_launcher_is_refused_with_the_command(fit):
+    with pytest.raises(BadInput, match="type: lastgood run --mode act --nproc-per-node 1 SCRIPT"):
+        fit(world=4)
 
 
 def test_lightning_does_not_keep_the_signal_that_asks_for_a_stop(fit, monkeypatch):
