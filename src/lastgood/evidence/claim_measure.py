@@ -96,7 +96,11 @@ def _by_kind(
     )
     strata = tuple(Stratum(sides[0][kind], sides[1][kind]) for kind in kinds)
     if not kinds:
-        obstacles = ["no kind of fault is on both sides"]
+        empty = [
+            word for word, values in zip(("before", "after"), sides, strict=True) if not values
+        ]
+        obstacles = [f"no incident {word} has this on record" for word in empty]
+        obstacles = obstacles or ["no kind of fault is on both sides"]
     return _Sorted(kinds, strata, rows, tuple(left_out), tuple(obstacles))
 
 

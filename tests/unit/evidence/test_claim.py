@@ -102,6 +102,12 @@ def test_different_faults_cannot_be_compared():
     assert mostly.answer == "cannot tell"
 
 
+def test_a_side_without_a_record_of_it_is_said_to_have_none():
+    result = judged(LATENCY, side("a", []), side("b"))
+    assert result.answer == "cannot tell"
+    assert "no incident before has this on record" in result.reasons
+
+
 def test_a_fault_that_was_never_detected_stands_behind_every_time():
     result = judged(LATENCY, side("a"), side("b", HALF[:9], undetected=9))
     assert result.after.never == 9
