@@ -27,6 +27,8 @@ NARROW_PX: Final = 330
 """Widths of the two drawings of each chart: the style sheet shows the one that stays readable."""
 LINE_POINTS_MAX: Final = 30
 """A curve through more points than this is drawn without them."""
+MANY_PX2, FEW_PX2 = 14, 40
+"""Area of a point where there are many, and where each of a few has to be found."""
 LANE_PX: Final = 19
 LANE_LABEL_PX: Final = 118
 """Room for the longest state name; fixed, so that charts under each other share their left edge."""
@@ -264,11 +266,12 @@ def draw_line(chart: Chart, width_px: int) -> Any:
             **key,
         ),
     )
-    points = base.mark_point(filled=True, opacity=0.9, size=14)
+    size = FEW_PX2 if len(values) <= LINE_POINTS_MAX else MANY_PX2
+    points = base.mark_point(filled=True, opacity=0.9, size=size)
     if (
         len(series) > 1
     ):  # the first series is the many, the others are the few that a reader looks for
-        sizes = alt.Scale(domain=series, range=[14, *[60] * (len(series) - 1)])
+        sizes = alt.Scale(domain=series, range=[size, *[60] * (len(series) - 1)])
         points = points.encode(size=alt.Size("series:N", legend=None, scale=sizes))
     curve = base.mark_line(strokeWidth=1.5)
     layers = (

@@ -43,10 +43,8 @@ def checkpoints_section(events: Sequence[Event], run: str, times: RunTimes) -> S
     own = [e for e in in_effect(events) if e.run == run]
     writes, wall = checkpoint_writes(own), times.wall
     blocked_us = wall.totals_us[WallState.CHECKPOINT_BLOCKING]
-    sections = sum(
-        e.kind == EventKind.SECTION_BEGIN and e.body.get("state") == WallState.CHECKPOINT_BLOCKING
-        for e in own
-    )
+    waits_us = blocking_waits_us(own)
+    sections = len(waits_us)
     if not writes and not sections:
         note = Note(level="missing", text="Checkpoints were not observed: neither a write nor a section that blocks for one is on record.")  # fmt: skip
         return Section(name="checkpoints", title="Checkpoints", notes=(note,))
@@ -74,6 +72,7 @@ def checkpoints_section(events: Sequence[Event], run: str, times: RunTimes) -> S
         figures=(
             row("Wall time blocked by checkpoints", "checkpoint overhead share", share, "%", sections or None, by_state),
             row("Time blocked by checkpoints", "checkpoint overhead", blocked_us, "us", sections or None, by_state),
+            *((quantile("Time of a blocking checkpoint (median)", "blocking time p50", 0.5, waits_us),) if waits_us else ()),
             row("Checkpoints committed", "checkpoints", len(done), "", len(writes)),
             row("Checkpoints failed", "checkpoints failed", len(failed), "", len(writes)),
             row("Begun without an end on record", "checkpoints unfinished", len(still), "", len(writes)),
@@ -85,6 +84,21 @@ def checkpoints_section(events: Sequence[Event], run: str, times: RunTimes) -> S
         charts=_chart(writes, times),
         tables=(_failures(failed),) if failed else (),
     )  # fmt: skip
+
+
+def blocking_waits_us(own: Sequence[Event]) -> list[int]:
+    """How long the job stood in each section that it declared as a blocking checkpoint, in the order of their ends."""
+    began: dict[tuple[object, tuple[int, ...]], int] = {}
+    found: list[int] = []
+    for event in own:
+        if event.body.get("state") != WallState.CHECKPOINT_BLOCKING:
+            continue
+        key = (event.body.get("name"), event.ranks)
+        if event.kind == EventKind.SECTION_BEGIN:
+            began[key] = time_of(event)
+        elif event.kind == EventKind.SECTION_END and key in began:
+            found.append(time_of(event) - began.pop(key))
+    return found
 
 
 def checkpoint_writes(own: Sequence[Event]) -> list[Write]:

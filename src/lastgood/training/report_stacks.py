@@ -47,7 +47,7 @@ class Group(NamedTuple):
 
 def stacks_section(events: Sequence[Event], run: str, times: RunTimes) -> Section:
     """One table for each incident that has stacks, with the frames of each group below it."""
-    own = [e for e in in_effect(events) if e.run == run]
+    own = [e for e in in_effect(events) if e.run == run and _is_about_stacks(e)]
     tables: list[Table] = []
     bare: list[str] = []
     for number, incident in enumerate(times.incidents, start=1):
@@ -107,6 +107,16 @@ def groups_of(own: Sequence[Event], incident: Incident) -> list[Group]:
         Group(g.role, g.ranks, len(g.pids), g.stack, _standing(g.is_usual, g.is_outlier, len(dumps)))
         for g in group_stacks(dumps.values())
     ]  # fmt: skip
+
+
+def _is_about_stacks(event: Event) -> bool:
+    """What holds stacks, and who served which rank: few of the many events of a run."""
+    return (
+        event.kind in {EventKind.INVENTORY, EventKind.ATTEMPT_START}
+        or _is_dump(event)
+        or "stack_groups" in event.body
+        or "groups" in event.body
+    )
 
 
 def _is_dump(event: Event) -> bool:

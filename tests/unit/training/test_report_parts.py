@@ -74,6 +74,8 @@ def test_the_time_of_a_write_is_from_its_begin_to_its_commit(report):
 def test_only_what_the_job_waited_for_is_overhead(report):
     found = figures(report, "checkpoints")
     assert found["Time blocked by checkpoints"].value == full.BLOCKED_US
+    assert found["Time of a blocking checkpoint (median)"].value == full.BLOCKED_US
+    assert found["Time of a blocking checkpoint (median)"].n == 1
     events = full.full()
     window_us = events[-1].t_observed_us - events[0].t_observed_us
     assert found["Wall time blocked by checkpoints"].value == pytest.approx(100 * full.BLOCKED_US / window_us)  # fmt: skip
