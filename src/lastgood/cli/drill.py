@@ -160,6 +160,8 @@ def _print_list(drills: Sequence[Drill], *, as_json: bool) -> None:
         ]  # fmt: skip
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return
+    from lastgood.training.drills.catalogue import about_s, jobs_of
+
     group = None
     for d in drills:
         if d.group != group:
@@ -167,6 +169,12 @@ def _print_list(drills: Sequence[Drill], *, as_json: bool) -> None:
             group = d.group
         click.echo(f"  {d.name:<24} {d.title}")
         click.echo(f"  {'':<24} {d.expected_in_words}; owner {d.owner}; about {d.about_s} s")
+    minutes = max(1, round(about_s(drills) / 60))
+    count, jobs = len(drills), len(jobs_of(drills))
+    click.echo(
+        f"\n{count} drill{'' if count == 1 else 's'} in {jobs} job{'' if jobs == 1 else 's'}, "
+        f"about {minutes} min on a quiet machine"
+    )
 
 
 def _print_end(series: Series, folder: Path, page: Path | None) -> None:

@@ -10,6 +10,8 @@ from lastgood.training.drills import deaths, hangs, numerics, storage
 from lastgood.training.drills.drill import Drill, JobSettings, Outcome
 
 DRILLS_PER_JOB_MAX = 8
+JOB_START_S = 6
+"""About what the start of a job costs on a quiet machine: every worker imports torch."""
 
 
 def all_drills() -> tuple[Drill, ...]:
@@ -65,6 +67,11 @@ def jobs_of(drills: Sequence[Drill]) -> tuple[tuple[Drill, ...], ...]:
                 settings[id(place)] = drill.run
         place.append(drill)
     return tuple(tuple(job) for job in shared)
+
+
+def about_s(drills: Sequence[Drill]) -> int:
+    """About how many seconds they take on a quiet machine, the starts of their jobs included."""
+    return JOB_START_S * len(jobs_of(drills)) + sum(drill.about_s for drill in drills)
 
 
 def _signature(drill: Drill) -> tuple[object, ...]:

@@ -149,9 +149,10 @@ class Drill:
     @property
     def about_s(self) -> int:
         """About how many seconds it takes on a quiet machine, its share of the job's start not counted."""
-        if self.needs_process or self.is_alone:
-            return 8 * self.run.starts + self.run.steps * self.run.pace_ms // 1000
-        return 8
+        if not self.needs_process:
+            return 8
+        # Every start but the first has to bring up torch again.
+        return 6 * (self.run.starts - 1) + self.run.steps * self.run.pace_ms // 1000 + 2
 
 
 def a_fault(kind: FaultKind, rank: int, *, name: str = "fault", **options: Any) -> Fault:
