@@ -19,7 +19,7 @@ def test_every_kind_that_the_loop_can_act_upon_has_its_counterpart():
     }
     assert found == {
         FaultKind.KILL, FaultKind.HANG_STOPPED, FaultKind.EXCEPTION, FaultKind.NAN_GRADIENT,
-        FaultKind.FLIP_SLOT, FaultKind.DIVERGENCE,
+        FaultKind.FLIP_SLOT, FaultKind.DIVERGENCE, FaultKind.SLOW,
     }  # fmt: skip
 
 

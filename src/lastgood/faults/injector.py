@@ -39,7 +39,7 @@ from lastgood.faults.spec import IN_STEP, Fault
 from lastgood.faults.tape import Tape, read_tape, tape_digest
 
 LOG_FORMAT = "lastgood-injector-log/1"
-ARMED_WAIT_US_MAX = 60_000_000
+ARMED_WAIT_US_MAX = 120_000_000
 """How long the injector stays for the recovery from a fault inside a rank that was the last of its tape."""
 POLL_US = 3_000
 """Short against a step, long enough to leave the processor to the ranks."""

@@ -68,6 +68,8 @@ def strike(world: World, fault: SimulatedFault) -> None:
             world.replays_minority += [fault.rank] * fault.count
         case FaultKind.GROUP_ERROR:
             break_group(world, world.generation)
+        case FaultKind.SLOW:
+            worker.slowness = 3
         case FaultKind.RESTORE_STALLS:
             world.stalls.add(fault.rank)
 

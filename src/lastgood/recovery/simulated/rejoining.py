@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lastgood.recovery import messages as m
-from lastgood.recovery.simulated import breaking, starting, stepping
+from lastgood.recovery.simulated import breaking, pacing, starting, stepping
 from lastgood.recovery.simulated.workers import Being, StoredState
 from lastgood.signals import correctness
 from lastgood.signals.reading import Phase, ProcessState
@@ -21,6 +21,7 @@ def assign(world: World, generation: int, workers: tuple[str, ...], plan: m.Rest
     world.plan = plan
     world.is_stepping = False
     world.correctness = correctness.CorrectnessMemory(window_count=8)
+    pacing.begin_generation(world)
     for rank, name in enumerate(workers):
         worker = world.workers[name]
         worker.rank, worker.generation = rank, generation

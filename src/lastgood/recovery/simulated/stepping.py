@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lastgood.recovery import messages as m
-from lastgood.recovery.simulated import breaking
+from lastgood.recovery.simulated import breaking, pacing
 from lastgood.recovery.simulated.workers import StoredState
 from lastgood.signals import correctness
 from lastgood.signals.reading import Phase, StepReport, Verdict
@@ -82,7 +82,7 @@ def finish_step(world: World, step: int) -> None:
             loss=1.0,
             grad_norm=1.0,
             local_nonfinite=False,
-            self_us=1000,
+            self_us=pacing.own_us(world, world.workers[name]),
             step_us=2000,
         )
         for rank, name in enumerate(world.serving)
@@ -94,6 +94,8 @@ def finish_step(world: World, step: int) -> None:
         lag_us = world.delay(0, 200_000)
         generation = world.generation
         world.kernel.after(lag_us, "divergence", lambda: world.tell_verdict(verdict, generation))
+    else:
+        pacing.assess(world, reports)
     if step % CHECKPOINT_STEPS == 0 and len(taints) == 1:
         world.shelf.checkpoints.append(
             StoredState(step, world.generation, next(iter(taints)), world.kernel.now_us)

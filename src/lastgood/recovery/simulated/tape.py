@@ -50,6 +50,8 @@ class FaultKind(enum.StrEnum):
     """The next replays come out different on one rank."""
     GROUP_ERROR = "group_error"
     """A connection breaks: ranks raise and nobody is at fault."""
+    SLOW = "slow"
+    """A process needs three times as long for its own part of every step from then on."""
     RESTORE_STALLS = "restore_stalls"
     """A rank hangs while it restores."""
 
@@ -65,6 +67,8 @@ _LASTING = frozenset(
     }
 )
 """Faults that show only together with another one."""
+_DRAWN = [kind for kind in FaultKind if kind is not FaultKind.SLOW]
+"""A slow rank is no fault among others: it is drawn besides, and only after its usual pace is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,8 @@ SHARED = {
     faults.FaultKind.FLIP_SNAPSHOT: FaultKind.FLIP_SLOT,
     faults.FaultKind.TRUNCATE_SNAPSHOT: FaultKind.FLIP_SLOT,
     faults.FaultKind.FLIP_PARAMETER: FaultKind.DIVERGENCE,
+    faults.FaultKind.SLOW: FaultKind.SLOW,
+    faults.FaultKind.SLOW_STEP: FaultKind.SLOW,
 }
 """Kinds of the shared tape that this world knows, and what they are here."""
 
@@ -106,7 +112,7 @@ SHARED = {
 def from_shared_tape(tape: Tape) -> tuple[SimulatedFault, ...]:
     """The faults of an event tape, the format that real injection plays too.
 
-    Faults at a fault domain are left out, and so are slow ranks: the loop records them and does nothing.
+    Faults at a fault domain are left out.
     """
     found: list[SimulatedFault] = []
     for fault in tape.expanded():
@@ -153,6 +159,9 @@ def draw_tape(rng: random.Random, *, world: int, horizon_us: int) -> tuple[Simul
         at_us = rng.randrange(800_000)
         kind = rng.choice([FaultKind.KILL, FaultKind.HANG_STOPPED, FaultKind.KILL_SPARE])
         faults.append(SimulatedFault(kind=kind, at_us=at_us, rank=rng.randrange(world)))
+    if rng.random() < 0.2:
+        at_us = rng.randrange(horizon_us // 2, horizon_us)
+        faults.append(SimulatedFault(kind=FaultKind.SLOW, at_us=at_us, rank=rng.randrange(world)))
     return tuple(sorted(faults, key=lambda fault: fault.at_us))
 
 
@@ -163,7 +172,7 @@ def _draw_fault(rng: random.Random, *, world: int, horizon_us: int) -> Simulated
             [LoopPhase.SUSPECT, LoopPhase.ISOLATING, LoopPhase.RESTORING, LoopPhase.VERIFYING]
         )
     return SimulatedFault(
-        kind=rng.choice(list(FaultKind)),
+        kind=rng.choice(_DRAWN),
         at_us=rng.randrange(horizon_us),
         rank=rng.randrange(world),
         phase=phase,

@@ -41,6 +41,8 @@ class SimulatedWorker:
     exit_code: int | None = None
     refuses_to_park: bool = False
     is_unkillable: bool = False
+    slowness: int = 1
+    """How many times as long its own part of a step takes."""
 
     @property
     def is_able(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from lastgood.recovery import loop
 from lastgood.recovery import messages as m
 from lastgood.recovery.policy import LoopPhase, RecoveryPolicy, simple_policy
-from lastgood.recovery.simulated import breaking, rejoining, starting, stepping
+from lastgood.recovery.simulated import breaking, pacing, rejoining, starting, stepping
 from lastgood.recovery.simulated.invariants import Invariants
 from lastgood.recovery.simulated.tape import Poison, SimulatedFault, draw_tape
 from lastgood.recovery.simulated.workers import Being, Shelf, SimulatedWorker, StoredState
@@ -87,19 +87,7 @@ class World:
         self.begun: set[int] = set()
         self.is_start_slow = rng.random() < 0.3
         """The ranks take their time until state 0: faults may strike before there is anything to restore."""
-        self.plan: m.RestorePlan | None = None
-        self.poisons: dict[int, Poison] = {}
-        """Step -> where user code raises in it."""
-        self.spares_late_until_us = 0
-        self.has_spares_ever = True
-        self.replays_differ = 0
-        self.replays_minority: list[int] = []
-        self.stalls: set[int] = set()
-        self.entered: set[int] = set()
-        self.published: set[int] = set()
-        self.taint_count = 0
-        self.liveness = liveness.LivenessMemory()
-        self.correctness = correctness.CorrectnessMemory(window_count=8)
+        self._nothing_is_wrong()
         self.stepped = [fault for fault in self.tape if fault.at_step is not None]
         self.pending = [fault for fault in self.tape if fault.at_step is None]
         self.armed: list[SimulatedFault] = []
@@ -116,6 +104,23 @@ class World:
         )
         self.invariants = Invariants(self)
         self.trace: list[str] = []
+
+    def _nothing_is_wrong(self) -> None:
+        """What faults will change, before any of them."""
+        self.plan: m.RestorePlan | None = None
+        self.poisons: dict[int, Poison] = {}
+        """Step -> where user code raises in it."""
+        self.spares_late_until_us = 0
+        self.has_spares_ever = True
+        self.replays_differ = 0
+        self.replays_minority: list[int] = []
+        self.stalls: set[int] = set()
+        self.entered: set[int] = set()
+        self.published: set[int] = set()
+        self.taint_count = 0
+        self.liveness = liveness.LivenessMemory()
+        self.correctness = correctness.CorrectnessMemory(window_count=8)
+        self.performance = pacing.first_memory()
 
     # --- the run ----------------------------------------------------------------------------------
 

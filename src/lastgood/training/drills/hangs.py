@@ -1,8 +1,98 @@
-"""Drills of hangs and slow ranks."""
+"""Drills of ranks that are alive and do not move, or move too slowly."""
 
 from __future__ import annotations
 
-from lastgood.training.drills.drill import Drill
+from lastgood.faults.spec import FaultKind
+from lastgood.training.drills.drill import Drill, Expectation, Outcome, Seen, a_fault
 
 GROUP = "hangs"
-DRILLS: tuple[Drill, ...] = ()
+_HANG_US = 1_600_000
+"""The limit of one second, a look every 40 ms, and what a busy host adds."""
+_STARVED_US = 4_600_000
+"""A rank that wants a processor and does not get one may take four limits, so that it is not killed for being starved."""
+
+
+def _hang(rank: int, *, says: str, function: str, within_us: int = _HANG_US) -> Expectation:
+    return Expectation(
+        outcome=Outcome.RECOVERED,
+        symptom="hang",
+        class_="fail_slow",
+        ranks=(rank,),
+        incidents=1,
+        lost_steps_max=0,
+        detected_within_us=within_us,
+        seen=(
+            Seen(
+                kind="incident.open", body=(("evidence", says),), words=f"the evidence says: {says}"
+            ),
+            Seen(
+                kind="observation",
+                body=(("what", "stack dump"), ("text", function)),
+                words=f"the stacks name {function}",
+            ),
+        ),
+    )
+
+
+def _slow(rank: int) -> Expectation:
+    return Expectation(
+        outcome=Outcome.RECOVERED,
+        symptom="slow",
+        class_="fail_slow",
+        ranks=(rank,),
+        incidents=1,
+        lost_steps_max=0,
+        seen=(
+            Seen(
+                kind="incident.open",
+                body=(("evidence", "replacing a rank costs"),),
+                words="the evidence weighs the loss against the cost of acting",
+            ),
+        ),
+    )
+
+
+DRILLS: tuple[Drill, ...] = (
+    Drill(
+        name="spin",
+        group=GROUP,
+        title="a step spins and never gives the interpreter lock back",
+        faults=(a_fault(FaultKind.SPIN, 1),),
+        expect=_hang(1, says="spinning", function="hold_interpreter_lock", within_us=_STARVED_US),
+    ),
+    Drill(
+        name="spin-thread",
+        group=GROUP,
+        title="another thread of a rank holds the interpreter lock for ever",
+        faults=(a_fault(FaultKind.SPIN_THREAD, 0),),
+        expect=_hang(0, says="spinning", function="hold_interpreter_lock", within_us=_STARVED_US),
+    ),
+    Drill(
+        name="deadlock",
+        group=GROUP,
+        title="a step takes a lock twice",
+        faults=(a_fault(FaultKind.DEADLOCK, 2),),
+        expect=_hang(2, says="waiting on a lock", function="take_lock_twice"),
+    ),
+    Drill(
+        name="kernel-wait",
+        group=GROUP,
+        title="a step sits in the kernel in uninterruptible sleep",
+        faults=(a_fault(FaultKind.KERNEL_WAIT, 3),),
+        expect=_hang(3, says="held in the kernel", function="wait_in_the_kernel"),
+    ),
+    Drill(
+        name="slow",
+        group=GROUP,
+        title="a rank takes three times as long for every step",
+        faults=(a_fault(FaultKind.SLOW_STEP, 2, factor=3.0),),
+        expect=_slow(2),
+    ),
+    Drill(
+        name="throttled",
+        group=GROUP,
+        title="a rank is stopped for two thirds of the time",
+        faults=(a_fault(FaultKind.SLOW, 0, duration_us=90_000_000, stopped_ratio=0.67),),
+        expect=_slow(0),
+    ),
+)
