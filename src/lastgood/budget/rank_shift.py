@@ -19,11 +19,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from lastgood.base.errors import Refused
+
 if TYPE_CHECKING:
     import numpy as np
 
 EXACT_PAIRS_MAX = 20_000
 """More pairs of one stratum than this: the normal approximation is as good and a thousand times faster."""
+PAIRS_MAX = 30_000_000
+"""All ratios of a stratum are held in memory: a quarter of a gigabyte."""
 METHOD = "Hodges-Lehmann ratio, exact Mann-Whitney within strata"
 
 
@@ -143,6 +147,13 @@ def log_spread(strata: Sequence[Stratum]) -> float | None:
 def _log_ratios(stratum: Stratum) -> np.ndarray:
     """Logarithm of every value of A over every one of B; never over never is a tie."""
     import numpy as np
+
+    if len(stratum.a) * len(stratum.b) > PAIRS_MAX:
+        raise Refused(
+            "too many incidents of one kind to compare every one with every other",
+            found=f"{len(stratum.a):,} and {len(stratum.b):,}", needs=f"at most {PAIRS_MAX:,} pairs",
+            next="compare shorter ledgers, or one run of each: LEDGER#RUN",
+        )  # fmt: skip
 
     a, b = (np.log(np.asarray(side, dtype=np.float64)) for side in stratum)
     with np.errstate(invalid="ignore"):

@@ -80,7 +80,7 @@ def training(
     if as_json:
         click.echo(json.dumps(_plain(series, folder, page), indent=1, ensure_ascii=False))
     else:
-        _print_end(series, folder, page)
+        _print_end(series, folder, page, faults=faults)
     if series.is_interrupted:
         return EXIT_INTERRUPTED
     if series.has_held:
@@ -177,7 +177,7 @@ def _print_list(drills: Sequence[Drill], *, as_json: bool) -> None:
     )
 
 
-def _print_end(series: Series, folder: Path, page: Path | None) -> None:
+def _print_end(series: Series, folder: Path, page: Path | None, *, faults: str | None) -> None:
     broken = [v for v in series.verdicts if not v.has_held]
     held = len(series.verdicts) - len(broken)
     word = "drill" if held == 1 else "drills"
@@ -191,7 +191,8 @@ def _print_end(series: Series, folder: Path, page: Path | None) -> None:
         click.echo(f"page    {page}", err=True)
         click.echo(f"ledger  {folder / 'ledger.db'}", err=True)
     if broken or series.not_played:
-        click.echo(f"next: lastgood drill training -o {folder}", err=True)
+        chosen = "" if faults is None else f" --faults {faults}"
+        click.echo(f"next: lastgood drill training{chosen} -o {folder}", err=True)
 
 
 def _plain(series: Series, folder: Path, page: Path | None) -> dict[str, Any]:

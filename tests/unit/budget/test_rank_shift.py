@@ -6,6 +6,7 @@ import math
 import pytest
 from scipy.stats import binom, mannwhitneyu
 
+from lastgood.base.errors import Refused
 from lastgood.base.rng import numpy_stream
 from lastgood.budget.rank_shift import (
     EXACT_PAIRS_MAX,
@@ -128,3 +129,8 @@ def test_the_scatter_is_that_within_sides_and_kinds():
     same = [Stratum([1.0, math.e**2], [100.0, 100.0]), Stratum([7.0], [9.0, math.inf])]
     assert log_spread(same) == pytest.approx(1.0)
     assert log_spread([Stratum([1.0], [2.0])]) is None
+
+
+def test_more_pairs_than_memory_should_hold_are_refused():
+    with pytest.raises(Refused, match="pairs"):
+        ratio_shift([Stratum([1.0] * 6000, [1.0] * 6000)])
