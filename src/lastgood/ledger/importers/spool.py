@@ -72,6 +72,7 @@ class SpoolImporter:
         if merged is not None:
             yield from merged.offsets(context)
             yield from merged.unnamed_hangs(context)
+            yield from merged.silent_hosts(context)
 
 
 IMPORTER = SpoolImporter()
@@ -149,6 +150,9 @@ class _Merged:
         self._speakers: dict[tuple[str, int], str] = {}
         self._waits: dict[tuple[str, int], list[_Waited]] = defaultdict(list)
         self._opened_us: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self._attached: dict[tuple[str, int], dict[str, list[int]]] = defaultdict(dict)
+        self._ended: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._victims_us: dict[tuple[str, int], list[int]] = defaultdict(list)
 
     def see(self, event: Event, host: str) -> None:
         """Remember what is compared later."""
@@ -162,6 +166,13 @@ class _Merged:
             is_timed = isinstance(steps.get("first"), int) and not steps.get("spread")
             if len(kept) < STEPS_MAX and is_timed:
                 kept |= {steps["first"] + at: us for at, us in enumerate(steps["ended_us"]) if isinstance(us, int)}  # fmt: skip
+        pids, victims = event.body.get("pids"), event.body.get("victims")
+        if isinstance(pids, dict) and isinstance(event.body.get("host"), str):
+            self._attached[job][event.body["host"]] = sorted(int(r) for r in pids if str(r).isdigit())  # fmt: skip
+        if "exit_codes" in event.body:
+            self._ended[job].add(host)
+        if isinstance(victims, list):
+            self._victims_us[job].append(time_of(event))
         launches = event.body.get("launches")
         if event.kind == EventKind.OBSERVATION and isinstance(launches, dict):
             counts = {int(rank): n for rank, n in launches.items() if str(rank).isdigit() and isinstance(n, int)}  # fmt: skip
@@ -199,6 +210,34 @@ class _Merged:
                 attempt=attempt or None,
                 body=body,
             )
+
+    def silent_hosts(self, context: Context) -> Iterator[Event]:
+        """Ranks ended because another host's did, and a host of theirs never said how it ended: it is the one."""
+        for job, victims_us in sorted(self._victims_us.items()):
+            silent = sorted(self._attached[job].keys() - self._ended[job])
+            first_us = min(victims_us)
+            is_named = any(abs(at - first_us) <= OVERLAP_US for at in self._opened_us[job])
+            if is_named or not silent:
+                continue
+            ranks = tuple(sorted(r for host in silent for r in self._attached[job][host]))
+            incident = context.incident_id("silent", *job, first_us)
+            yield context.event(
+                EventKind.INCIDENT_OPEN,
+                row=Item(0, b"", None),
+                identity=("silent", *job, first_us),
+                t_us=first_us,
+                observed_us=first_us,
+                incident=incident,
+                class_=str(FailureClass.FAIL_STOP),
+                symptom=str(Symptom.PROCESS_EXIT),
+                role=str(Role.INITIATING),
+                cause_status="unknown",
+                ranks=ranks,
+                domain=[("host", host) for host in silent],
+                run=job[0],
+                attempt=job[1] or None,
+                body={"evidence": [f"no word of the end of {', '.join(silent)}, while ranks of other hosts ended of it"]},
+            )  # fmt: skip
 
     def unnamed_hangs(self, context: Context) -> Iterator[Event]:
         """A silence in which every host waited: one incident, with the ranks that entered the fewest collectives."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from lastgood.training.slot import StatusSlot
 
 LIVENESS_EVERY_US = 40_000
+WAITS_FOR_HOST = "the ranks of this host wait for another host"
+ENDED_OF_HOST = "the ranks of this host ended because another host's did"
 MISSED_STEPS = RING_LENGTH - 4
 """So far may the ranks run ahead of the look before steps are counted without being timed one by one."""
 
@@ -101,7 +103,7 @@ class Watcher:
         self._memory: liveness.LivenessMemory | None = None
         self._slow: tuple[int, ...] = ()
         self._traced: set[str] = set()
-        self._is_waiting_said = False
+        self._said: set[str] = set()
         self.is_leaving = False
         """True once the job was told to stop: what ends now is no failure."""
         self._clock = SystemClock()
@@ -271,9 +273,12 @@ class Watcher:
         self, found: Assessment, readings: Sequence[RankReading], now_us: int
     ) -> Assessment:
         """What an unchanged script needs besides: it declares no sections, and a rank may leave early."""
+        left = [r for r in readings if r.exit_code == 0]
+        victims = {r.rank for r in readings if r.raised is not None and r.raised.is_group_error}
+        if victims and found.verdict is not Verdict.OK and set(found.culprits) <= victims:
+            return self._of_victims(found, readings, left)
         if found.verdict is not Verdict.UNKNOWN or found.symptom is not Symptom.HANG:
             return found
-        left = [r for r in readings if r.exit_code == 0]
         living = [r for r in readings if r.exit_code is None]
         if left and living:
             return _left_early(left, living, onset_us=found.onset_us)
@@ -286,18 +291,37 @@ class Watcher:
             return Assessment(question=Question.LIVENESS, verdict=Verdict.SUSPECT)
         return found
 
+    def _of_victims(
+        self, found: Assessment, readings: Sequence[RankReading], left: Sequence[RankReading]
+    ) -> Assessment:
+        """Only ranks that ended of a peer's end are in sight: the peer left early, or it is on another host."""
+        if left:
+            others = [r for r in readings if r.exit_code != 0]
+            return _left_early(left, others, onset_us=found.onset_us)
+        if self._is_all:
+            return found
+        self._say_once(
+            ENDED_OF_HOST,
+            found,
+            {"victims": [r.rank for r in readings if r.raised is not None]},
+        )
+        return Assessment(question=Question.LIVENESS, verdict=Verdict.SUSPECT)
+
     def _say_waiting(self, found: Assessment, readings: Sequence[RankReading]) -> None:
         """Everybody here waits for another host: its watcher names the rank, this one only says what it saw."""
-        if self._is_waiting_said:
-            return
-        self._is_waiting_said = True
         launches = {str(r.rank): r.launches for r in readings}
+        self._say_once(WAITS_FOR_HOST, found, {"launches": launches})
+
+    def _say_once(self, text: str, found: Assessment, more: dict[str, object]) -> None:
+        if text in self._said:
+            return
+        self._said.add(text)
         self.recorder.record(
             "observation",
-            symptom=str(Symptom.HANG),
+            symptom=None if found.symptom is None else str(found.symptom),
             role="context",
-            body={"text": "the ranks of this host wait for another host", "evidence": list(found.evidence), "launches": launches},
-        )  # fmt: skip
+            body={"text": text, "evidence": list(found.evidence), **more},
+        )
 
     def _say_traces(self) -> None:
         """The trace of what each rank raised, once."""

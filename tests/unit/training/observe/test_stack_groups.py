@@ -58,6 +58,13 @@ def test_with_a_tie_nobody_is_usual_and_nobody_stands_out():
     assert outlier_ranks(groups) == ()
 
 
+def test_with_two_largest_groups_the_smaller_one_does_not_stand_out_either():
+    other = BUSY.replace("spin", "wait_for_disk")
+    groups = group_stacks(stacks(WAITING, WAITING, BUSY, BUSY, other))
+    assert [len(g.pids) for g in groups] == [2, 2, 1]
+    assert outlier_ranks(groups) == ()
+
+
 def test_loaders_are_compared_with_loaders_and_never_name_a_rank_as_trainer():
     dumps = [*stacks(WAITING, WAITING, WAITING), ProcessStack(1, 201, True, LOADER)]
     groups = group_stacks(dumps)

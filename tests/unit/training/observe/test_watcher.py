@@ -1,0 +1,199 @@
+"""The look at ranks that are not there: slots are written by the test, and what is recorded is read back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lastgood.base.clock import SystemClock
+from lastgood.ledger.event import Event
+from lastgood.signals.limits import Limits
+from lastgood.signals.reading import Phase, Raised, StepReport
+from lastgood.training.observe import watcher as module
+from lastgood.training.observe.ending import EndingNote
+from lastgood.training.observe.first_note import FirstNote
+from lastgood.training.observe.watcher import ENDED_OF_HOST, WAITS_FOR_HOST, Watcher
+from lastgood.training.recorder import Recorder
+from lastgood.training.slot import StatusSlot
+
+LATER_US = 3_000_000
+"""More than the limit of a second."""
+
+
+class Kept:
+    """Stands for the ledger's writer."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def submit(self, event: Event) -> None:
+        self.events.append(event)
+
+
+class Rank:
+    """A rank of which everything is said by the test; its process is the test's own."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self.rank, self.name, self.pid = rank, f"r{rank}", os.getpid()
+        self.slot = StatusSlot(folder / self.name, create=True)
+        self.slot.begin_generation(1, rank)
+        self.exit_code: int | None = None
+        self.ending: EndingNote | None = None
+        self.first_step: FirstNote | None = None
+
+    def step(self, number: int) -> None:
+        clock = SystemClock()
+        self.first_step = self.first_step or FirstNote(number, "optimizer", clock.monotonic_us())
+        self.slot.count_completion()
+        report = StepReport(rank=self.rank, step=number, digest="0", loss=None, grad_norm=None, local_nonfinite=False, self_us=10, step_us=20)  # fmt: skip
+        self.slot.publish(report, done_wall_us=clock.monotonic_us())
+        self.slot.set_published(number)
+        self.slot.enter(Phase.BETWEEN, step=number)
+
+    def wait_in_collective(self) -> None:
+        self.slot.count_launch(is_last=True)
+
+    def end_of_a_peer(self) -> None:
+        raised = Raised(
+            type_name="RuntimeError", message="gloo", is_group_error=True, step=1, t_us=1
+        )
+        self.exit_code, self.ending = 1, EndingNote(1, raised, "trace")
+
+
+@pytest.fixture(autouse=True)
+def _no_dumps(monkeypatch):
+    """Nobody is dumped here: the dump is over at once and empty."""
+    monkeypatch.setattr(module.JobDump, "__init__", lambda self, *_a, **_k: setattr(self, "_targets", []))  # fmt: skip
+    monkeypatch.setattr(module.JobDump, "advance", lambda _self, _now: True)
+    monkeypatch.setattr(module.JobDump, "close", lambda _self: None)
+
+
+class Scene:
+    def __init__(self, folder: Path, *, ranks: int = 3, is_all: bool = True) -> None:
+        self.kept = Kept()
+        recorder = Recorder(self.kept, clock=SystemClock(), run_id="r", versions={}, topology="t")  # type: ignore[arg-type]
+        limits = Limits(step_floor_us=1_000_000, warmup_floor_us=60_000_000)
+        self.watcher = Watcher(recorder, run="r", limits=limits, stacks=folder, is_all=is_all)
+        self.ranks = [Rank(folder, rank) for rank in range(ranks)]
+        self.watcher.begin_attempt(self.ranks, 1)
+        self.recorder = recorder
+
+    def look(self, later_us: int = 0) -> None:
+        self.watcher._next_liveness_us = 0
+        self.watcher.look(SystemClock().monotonic_us() + later_us)
+        self.recorder.close_chunk()
+
+    def of(self, kind: str) -> list[Event]:
+        return [event for event in self.kept.events if event.kind == kind]
+
+
+def test_the_rank_that_did_not_come_is_named_and_the_incident_closes_when_it_does(tmp_path):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    for rank in (scene.ranks[0], scene.ranks[2]):
+        rank.wait_in_collective()
+    scene.look()
+    assert scene.of("incident.open") == []
+    scene.look(LATER_US)
+    assert [e.ranks for e in scene.of("incident.open")] == [(1,)]
+    for rank in scene.ranks:
+        rank.step(2)
+    scene.look()
+    assert [e.body["outcome"] for e in scene.of("incident.close")] == ["resolved"]
+
+
+def test_ranks_that_are_all_in_their_own_code_are_left_alone_for_long(tmp_path):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    scene.look(LATER_US)
+    assert scene.of("incident.open") == []
+    scene.look(30 * 1_000_000)
+    assert [e.ranks for e in scene.of("incident.open")] == [()]
+
+
+def test_a_rank_that_left_with_code_0_while_others_wait_is_named(tmp_path):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    scene.ranks[1].exit_code = 0
+    for rank in (scene.ranks[0], scene.ranks[2]):
+        rank.wait_in_collective()
+    scene.look(LATER_US)
+    (opened,) = scene.of("incident.open")
+    assert (opened.symptom, opened.ranks) == ("process_exit", (1,))
+
+
+def test_a_rank_that_left_with_code_0_is_named_and_not_its_victims(tmp_path):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    scene.ranks[1].exit_code = 0
+    scene.ranks[0].end_of_a_peer()
+    scene.ranks[2].end_of_a_peer()
+    scene.look()
+    (opened,) = scene.of("incident.open")
+    assert (opened.symptom, opened.ranks) == ("process_exit", (1,))
+
+
+def test_a_rank_that_asked_to_be_requeued_is_no_failure(tmp_path):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+        rank.exit_code, rank.ending = 75, EndingNote(75, None, "")
+    scene.look(LATER_US)
+    assert scene.of("incident.open") == []
+
+
+def test_one_host_of_several_says_that_it_waits_and_names_nobody(tmp_path):
+    scene = Scene(tmp_path, is_all=False)
+    for rank in scene.ranks:
+        rank.step(1)
+        rank.wait_in_collective()
+    scene.look(LATER_US)
+    scene.look(LATER_US)
+    assert scene.of("incident.open") == []
+    (said,) = scene.of("observation")
+    assert said.body["text"] == WAITS_FOR_HOST
+    assert said.body["launches"] == {"0": 1, "1": 1, "2": 1}
+
+
+def test_victims_of_another_host_are_not_named_by_their_own(tmp_path):
+    scene = Scene(tmp_path, is_all=False)
+    for rank in scene.ranks:
+        rank.step(1)
+        rank.end_of_a_peer()
+    scene.look()
+    assert scene.of("incident.open") == []
+    assert [e.body["text"] for e in scene.of("observation") if "text" in e.body] == [ENDED_OF_HOST]
+
+
+def test_steps_that_were_faster_than_the_look_are_counted_with_their_times_spread(tmp_path):
+    scene = Scene(tmp_path)
+    for number in range(1, 101):
+        for rank in scene.ranks:
+            rank.step(number)
+    scene.look()
+    steps = [e.body for e in scene.of("step")]
+    numbers = [n for body in steps for n in range(body["first"], body["last"] + 1)]
+    assert numbers == list(range(1, 101))
+    assert [body.get("spread", False) for body in steps] == [True, True, False]
+    assert all(len(body["ended_us"]) == body["last"] - body["first"] + 1 for body in steps)
+    times = [t for body in steps for t in body["ended_us"]]
+    assert times == sorted(times)
+
+
+def test_a_script_without_a_count_is_counted_on_after_a_restart(tmp_path):
+    scene = Scene(tmp_path, ranks=1)
+    scene.ranks[0].step(1)
+    scene.look()
+    again = [Rank(tmp_path, 5)]
+    again[0].slot.begin_generation(2, 0)
+    scene.watcher.begin_attempt(again, 2)
+    again[0].first_step = FirstNote(1, "count", SystemClock().monotonic_us())
+    again[0].step(1)
+    scene.look()
+    assert [e.body["first"] for e in scene.of("step")] == [1, 2]
