@@ -284,6 +284,8 @@ def _content(own: _Opened, rank: int) -> tuple[Layout, dict[str, Any]]:
 def _load_replicated(run: RunDir, own: _Opened, rank: int) -> tuple[dict[str, torch.Tensor], str]:
     """Return the replicated tensors and their digest, from one whole snapshot or from the stripes of all ranks."""
     layout, _ = _content(own, rank)
+    # Private tensors may have other shapes on other ranks (shards have), so only what is shared is laid out here.
+    layout = layout._replace(private=(), data_bytes=layout.replicated_bytes)
     step, count = own.header["step"], own.header["stripes"]
     holders = [rank] if count == 1 else list(range(count))
     leaves: list[bytes] = []
@@ -371,6 +373,8 @@ def _load_private(
     private = {
         entry.name: torch.empty(entry.shape, dtype=entry.dtype) for entry in layout.private
     } | {part.entry.name: part.view(own.mapped) for part in placement.private}
+    if _has_dirty_gaps(own.mapped, placement):
+        raise SnapshotMismatch(step, f"bytes between two tensors changed, kept by rank {rank}")
     found = digest_private(private, content["streams"])
     if found != own.header["private_digest"]:
         raise SnapshotMismatch(

@@ -170,6 +170,18 @@ def test_the_states_of_all_ranks_are_read_together(run, replicas):
         assert all(torch.equal(tensor, state.tensors[n]) for n, tensor in alone.tensors.items())
 
 
+def test_what_belongs_to_a_rank_may_have_another_shape_on_every_rank(run):
+    """Shards do: no extent needs to divide by the number of ranks."""
+    uneven = [replica(rank) for rank in range(WORLD)]
+    for rank, trainable in enumerate(uneven):
+        trainable.model.register_buffer("own", torch.arange(7.0 * rank))
+    write_all(run, uneven, 3)
+    together = load_world(run, world=WORLD, step=3)
+    for rank in range(WORLD):
+        for state in (together[rank], load_snapshot(run, rank, 3)):
+            assert state.tensors["buffer.own"].tolist() == list(range(7 * rank))
+
+
 def test_more_ranks_than_leaves_leave_some_with_an_empty_stripe(tmp_path):
     run = RunDir.create(tmp_path / "run", ranks=4)
     small = [torch.nn.Linear(10, 40) for _ in range(4)]
