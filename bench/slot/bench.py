@@ -21,6 +21,7 @@ from pathlib import Path
 from lastgood.signals.reading import Phase, StepReport
 from lastgood.training.slot import StatusSlot
 
+COMPUTE, SNAPSHOT, BETWEEN = Phase.COMPUTE, Phase.SNAPSHOT, Phase.BETWEEN
 CALLS = 200
 GOAL_NS = 2000
 
@@ -33,17 +34,17 @@ def calls_of(slot: StatusSlot) -> dict[str, Callable[[], None]]:
     )  # fmt: skip
 
     def a_step() -> None:
-        slot.enter(Phase.COMPUTE, step=7)
+        slot.enter(COMPUTE, step=7)
         slot.count_launch(is_last=True)
         slot.count_completion()
-        slot.enter(Phase.SNAPSHOT)
+        slot.enter(SNAPSHOT)
         slot.set_published(7)
         slot.publish(report, done_wall_us=1_000_000)
-        slot.enter(Phase.BETWEEN)
+        slot.enter(BETWEEN)
 
     return {
-        "enter": lambda: slot.enter(Phase.COMPUTE),
-        "enter with its step": lambda: slot.enter(Phase.COMPUTE, step=7),
+        "enter": lambda: slot.enter(COMPUTE),
+        "enter with its step": lambda: slot.enter(COMPUTE, step=7),
         "count_launch": lambda: slot.count_launch(is_last=True),
         "count_completion": slot.count_completion,
         "set_published": lambda: slot.set_published(7),

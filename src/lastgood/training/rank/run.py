@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from lastgood.training.rank.link import Link
 
+_COMPUTE, _BETWEEN = Phase.COMPUTE, Phase.BETWEEN
+"""Entered every step: a look into an enum costs as much as the entry itself."""
 PROBE_STEP = 2
 """The step that is run twice at the start: the first that runs DDP's final bucket layout."""
 
@@ -361,7 +363,7 @@ class Run:
             self._between_us = max(0, self._began_us - self._ended_us - self._sections_us)
         self._ended_us = None
         self._generation.injection.begin_step(this.step)
-        self._link.slot.enter(Phase.COMPUTE, step=this.step)
+        self._link.slot.enter(_COMPUTE, step=this.step)
         if self.model.hook is not None:
             self.model.hook.begin_step()
 
@@ -391,7 +393,7 @@ class Run:
                 )
         if generation.passes and this is generation.passes[0]:
             generation.passes.pop(0)
-        self._link.slot.enter(Phase.BETWEEN)
+        self._link.slot.enter(_BETWEEN)
         if step.is_accepted:
             self._ended_us, self._sections_us = self._clock.monotonic_us(), 0
 
