@@ -61,26 +61,32 @@ def isolate(turn: Turn, *, culprits: Iterable[int] = (), is_hard: bool = False) 
         is_widened=is_hard,
         awaited_stacks=frozenset(),
     )
-    turn.say(
-        record(
-            turn.open_case,
-            "diagnose",
-            generation=turn.state.generation,
-            now_us=turn.now_us,
-            ranks=named,
-            diagnose_us=turn.open_case.spent_us.get(LoopPhase.SUSPECT, 0) if first else None,
-            body={
-                "culprits": list(named),
-                "stacks": dict(case.stacks),
-                "domain": case.diagnosis.domain.value,
-                "path": turn.open_case.path,
-            },
-        )
-    )
+    _say_diagnosis(turn, is_first=first)
     _kill(turn, doomed)
     survivors = turn.crew.serving_with(Standing.ACTIVE)
     if survivors:
         turn.say(Revoke(turn.state.generation, survivors))
+
+
+def _say_diagnosis(turn: Turn, *, is_first: bool = False) -> None:
+    """Records who is at fault, as far as it is known now: the newest diagnosis of an incident decides."""
+    case = turn.open_case
+    turn.say(
+        record(
+            case,
+            "diagnose",
+            generation=turn.state.generation,
+            now_us=turn.now_us,
+            ranks=case.culprits,
+            diagnose_us=case.spent_us.get(LoopPhase.SUSPECT, 0) if is_first else None,
+            body={
+                "culprits": list(case.culprits),
+                "stacks": dict(case.stacks),
+                "domain": case.diagnosis.domain.value,
+                "path": case.path,
+            },
+        )
+    )
 
 
 def advance_isolating(turn: Turn) -> None:
@@ -314,10 +320,15 @@ def take_new_fault(turn: Turn, assessment: Assessment) -> None:
         turn.change_case(diagnosis=replace(case.diagnosis, culprits=wider))
     elif turn.phase is LoopPhase.ISOLATING:
         _kill(turn, [turn.crew.serving[r] for r in living])
+        if named:
+            _say_diagnosis(turn)
     elif assessment.symptom is Symptom.EXCEPTION and case.is_assigned:
         _relapse(turn, assessment, culprits=living)
     elif case.is_assigned or living:
         retry(turn, culprits=living, reason=str(assessment.symptom))
+    elif named:
+        # Nobody is left to be isolated; the diagnosis and the plan are made again with what is known now.
+        isolate(turn)
     else:
         # Nothing to isolate, but a plan that waits for workers may have been made for a state that is now
         # known to be wrong: it is made again.

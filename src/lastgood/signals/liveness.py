@@ -14,6 +14,7 @@ Pure: what must be remembered between two looks is a `LivenessMemory`, passed in
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from lastgood.signals.reading import (
     Phase,
     ProcessState,
     Question,
+    Raised,
     RankReading,
     Symptom,
     Verdict,
@@ -92,7 +94,7 @@ def _ended(readings: Sequence[RankReading]) -> Assessment | None:
         r for r in readings if r.exit_code is None and r.raised and not r.raised.is_group_error
     ]
     # A rank that died *of* a peer's death raised a group error first: it is part of the cascade.
-    initiating = [r for r in exited if not (r.raised and r.raised.is_group_error)]
+    initiating = [r for r in exited if not is_cascade(r.raised, r.exit_code)]
     own_code = [r for r in initiating if r.raised and not r.raised.is_group_error]
     if own_code and len(own_code) == len(initiating):
         raised = [*raised, *own_code]
@@ -344,6 +346,15 @@ def _place(reading: RankReading) -> tuple[object, ...]:
 
 def _is_done(reading: RankReading) -> bool:
     return reading.phase is Phase.FINISHED and reading.exit_code == 0
+
+
+def is_cascade(raised: Raised | None, exit_code: int | None) -> bool:
+    """Whether a process ended of a peer's end: an error of the group first, then by itself and not by a signal.
+
+    The abort is the exception among the signals: threads of the group send it to their own process.
+    """
+    is_by_itself = exit_code is None or exit_code >= 0 or exit_code == -signal.SIGABRT
+    return raised is not None and raised.is_group_error and is_by_itself
 
 
 def _early(reading: RankReading) -> str:

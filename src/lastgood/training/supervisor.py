@@ -16,6 +16,7 @@ from lastgood.base.errors import EXIT_BAD_INPUT, BadInput, LastgoodError, Refuse
 from lastgood.recovery import loop, messages
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.policy import LoopPhase
+from lastgood.signals.liveness import is_cascade
 from lastgood.signals.reading import Raised, Symptom, Verdict
 from lastgood.training import control
 from lastgood.training.beginning import Beginning
@@ -435,8 +436,8 @@ class Supervisor:
                 "inventory",
                 body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)},
             )
-            is_cascade = rank is not None and self._is_cascade(rank)
-            self.tell_loop(messages.WorkerGone(worker.name, is_cascade))
+            is_echo = rank is not None and self._is_cascade(rank, code)
+            self.tell_loop(messages.WorkerGone(worker.name, is_echo))
             self._effects.forget(worker)
             end_orphans(self, worker)
 
@@ -446,10 +447,10 @@ class Supervisor:
         is_active = self.state.crew.of(worker.name) is Standing.ACTIVE
         return self.is_running and is_active and not self.state.is_stopping
 
-    def _is_cascade(self, rank: int) -> bool:
+    def _is_cascade(self, rank: int, exit_code: int) -> bool:
         """Whether a rank ended of a peer's end: in a collective of its own code, or done and called back in vain."""
-        raised = self.raised.get(rank)
-        return (raised is not None and raised.is_group_error) or rank in self.finished
+        is_done = rank in self.finished and exit_code >= 0
+        return is_done or is_cascade(self.raised.get(rank), exit_code)
 
     # --- the end ----------------------------------------------------------------------------------
 

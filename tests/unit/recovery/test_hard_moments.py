@@ -264,3 +264,17 @@ def test_an_error_of_every_rank_that_is_seen_once_more_kills_nobody():
     raise_on(s, 0, 1, 2, 3)
     assert [a for a in s.actions if isinstance(a, m.Kill)] == []
     assert s.phase is LoopPhase.RESTORING
+
+
+@pytest.mark.parametrize("moment", ["isolating", "waiting"])
+def test_a_second_death_at_the_same_time_is_diagnosed_too_and_in_order(moment):
+    s = Scene(spares=0).tell(m.WorkerGone("w1"))
+    if moment == "waiting":
+        s.park("w0", "w2", "w3").catalogue()
+    s.tell(m.WorkerGone("w3")).park("w0", "w2").catalogue()
+    s.tell(m.SpareReady("n0"), m.SpareReady("n1")).restored(0, 1, 2, 3).replayed(0, 1, 2, 3)
+    kinds = [k for k in s.kinds() if k in {"diagnose", "isolate", "restore.begin", "verify"}]
+    assert s.records("diagnose", ever=True)[-1]["body"]["culprits"] == [1, 3]
+    assert kinds.index("restore.begin") > len(kinds) - 1 - kinds[::-1].index("isolate")
+    assert kinds[::-1].index("diagnose") > kinds[::-1].index("isolate")
+    assert s.phase is LoopPhase.RUNNING

@@ -241,7 +241,10 @@ def test_a_name_that_ended_never_serves():
 def test_a_parked_survivor_that_dies_while_a_spare_is_awaited_needs_one_more():
     s = Scene(spares=0).isolate().catalogue().tell(m.WorkerGone("w0"))
     assert s.said(m.RefillSpare) == [m.RefillSpare(1)]
-    s.tell(m.SpareReady("n1"))
+    assert s.said(m.ReadCatalogue) == [
+        m.ReadCatalogue()
+    ]  # the plan is made again with what is known now
+    s.catalogue().tell(m.SpareReady("n1"))
     assert s.said(m.Assign) == []
     s.tell(m.SpareReady("n2"))
     assert s.said(m.Assign)[0].workers == ("n1", "w1", "n2", "w3")

@@ -7,7 +7,7 @@ import pytest
 from lastgood.signals import liveness
 from lastgood.signals.leaving import Left, assess
 from lastgood.signals.limits import Limits
-from lastgood.signals.reading import Phase, ProcessState, RankReading, Symptom, Verdict
+from lastgood.signals.reading import Phase, ProcessState, Raised, RankReading, Symptom, Verdict
 
 S = 1_000_000
 
@@ -71,3 +71,13 @@ def test_a_process_that_ends_with_code_0_behind_its_last_step_is_no_fault():
     done = replace(reading(1, phase=Phase.FINISHED), exit_code=0)
     found = liveness.assess([reading(0), done], limits=Limits(), now_us=S)
     assert found.verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(("code", "culprits"), [(-9, (1, 2)), (1, (1,)), (-6, (1,))])
+def test_a_rank_that_was_killed_is_named_even_when_it_had_lost_its_peer_before(code, culprits):
+    """Two ranks are killed at once: the second one sees the first one's end, and is no consequence of it."""
+    echo = Raised(type_name="RuntimeError", message="", is_group_error=True, step=5, t_us=0)
+    readings = [
+        reading(0), replace(reading(1), exit_code=-9), replace(reading(2), exit_code=code, raised=echo),
+    ]  # fmt: skip
+    assert liveness.assess(readings, limits=Limits(), now_us=S).culprits == culprits
