@@ -76,7 +76,7 @@ class Supervisor:
         recorder.follow(self.life)
         self.page = ControlPage(self.run_dir.control, create=True)
         self.page.wall_offset_us = recorder.clock.offset_us
-        self.watch = Watch(options.limits, slow=contract.spec.recovery.slow if contract else None)
+        self.watch = Watch(options.limits, recovery=contract.spec.recovery if contract else None)
         self.workers: dict[str, WorkerProcess] = {}
         self.serving: tuple[str, ...] = ()
         self.spares: list[str] = []
@@ -398,6 +398,7 @@ class Supervisor:
             or self.state.phase is LoopPhase.ESCALATED
         ):
             return
+        notice_pause(self)  # also one in the middle of a turn
         now_us = self.now_us()
         has_ended = any(self.workers[name].exit_code is not None for name in self.serving)
         if now_us < self._next_liveness_us and not has_ended:

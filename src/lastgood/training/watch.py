@@ -5,6 +5,7 @@ Detection itself is pure and lies in `signals`; this only feeds it.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,11 +20,15 @@ from lastgood.training.observing import FinishedStep, finished_step, read_rank
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lastgood.contract.recovery_table import SlowRank
+    from lastgood.contract.recovery_table import RecoveryTable
     from lastgood.signals.liveness import LivenessMemory
     from lastgood.training.processes import WorkerProcess
 
 
+_PAUSES_KEPT = 256
+"""Newest pauses that are remembered: older ones lie before any silence that still counts."""
+_LONG_PAUSE_US = 1_000_000
+"""After this the used processor time of before says nothing any more."""
 _RECOVERY_TIMES = ("diagnose_us", "isolate_us", "recover_us", "verify_us")
 
 
@@ -38,24 +43,33 @@ class AssessedStep(NamedTuple):
 class Watch:
     """Looks at the ranks of the current generation."""
 
-    def __init__(self, limits: Limits, *, slow: SlowRank | None = None) -> None:
-        """`limits` carries the floors and learns from accepted steps; `slow` is the contract's word on slow ranks."""
+    def __init__(self, limits: Limits, *, recovery: RecoveryTable | None = None) -> None:
+        """`limits` carries the floors and learns from accepted steps; `recovery` is the contract's word on slow ranks."""
         self.limits = limits
         self._liveness: LivenessMemory | None = None
         self._correctness = CorrectnessMemory()
         self._performance = performance.PerformanceMemory()
-        if slow is not None:
+        if recovery is not None:
+            # At least as long as the loop remembers: being slow again must not widen the domain or end the run.
             self._performance = performance.PerformanceMemory(
-                may_act=slow.act == "replace", assumed_cost_us=slow.cost_us
+                may_act=recovery.slow.act == "replace",
+                assumed_cost_us=recovery.slow.cost_us,
+                again_us=max(self._performance.again_us, recovery.recurrence.window_us),
             )
         self.generation = 0
         self.next_step = 1
-        self._forgiven_us = 0
+        self._pauses: deque[tuple[int, int]] = deque(maxlen=_PAUSES_KEPT)
 
-    def forgive(self, now_us: int) -> None:
-        """The watcher itself was stopped for a while: whoever waited for it is silent from now on, not since then."""
-        self._forgiven_us = now_us
-        self._liveness = None
+    def forgive(self, *, since_us: int, until_us: int) -> None:
+        """The watcher itself did not look for a while: that time is nobody's silence, and the rest of it still is."""
+        self._pauses.append((since_us, until_us))
+        if until_us - since_us >= _LONG_PAUSE_US:
+            self._liveness = None
+
+    def _heard_us(self, progress_us: int) -> int:
+        """When a rank was last heard, on a clock that stands still while nobody looks."""
+        missed = sum(max(0, end - max(start, progress_us)) for start, end in self._pauses)
+        return progress_us + missed
 
     def begin_generation(self, generation: int, *, next_step: int) -> None:
         """Start over for a new generation; what was learned about durations stays."""
@@ -117,7 +131,7 @@ class Watch:
             read_rank(rank, worker, generation=self.generation, raised=raised.get(rank))
             for rank, worker in enumerate(workers)
         )
-        return [replace(r, progress_us=max(r.progress_us, self._forgiven_us)) for r in found]
+        return [replace(r, progress_us=self._heard_us(r.progress_us)) for r in found]
 
     def assess_liveness(
         self, workers: Sequence[WorkerProcess], raised: Mapping[int, Raised], *, now_us: int

@@ -141,7 +141,7 @@ DRILLS: tuple[Drill, ...] = (
         name="full-ledger",
         group=GROUP,
         title="the disk under the ledger is full for a while",
-        faults=(a_fault(FaultKind.FULL_LEDGER, 0, duration_us=3_000_000),),
+        faults=(a_fault(FaultKind.FULL_LEDGER, 0, duration_us=7_000_000),),
         expect=_untouched(
             Seen(
                 kind="annotation",
@@ -154,7 +154,7 @@ DRILLS: tuple[Drill, ...] = (
                 words="and so is its end, with every event that had waited",
             ),
         ),
-        run=JobSettings(steps=280, is_own_process=True),
+        run=JobSettings(steps=320, is_own_process=True),
     ),
     Drill(
         name="kill-loader",
