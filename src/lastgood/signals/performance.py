@@ -10,6 +10,10 @@ besides its pace *changed* (a rank that always was slower by the nature of its w
 time that it has cost since has reached what replacing it costs. That is the rule of the ski rental: whoever
 rents until the rent has reached the price, and then buys, never pays more than twice what was best in
 hindsight. The price is learned from the run's own recoveries, and until there was one it is assumed.
+
+Being slow never ends a job, so acting on it must not either. A rank is replaced for it once in half an hour at
+the most (slow again in its next process: the work or the host is slow, and another process will not cure that),
+and every replacement within that time doubles the price of the next one.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from lastgood.signals.pace import MAD_TO_SIGMA, Change, Mark, RankPace, Usual, f
 from lastgood.signals.reading import Assessment, Question, StepReport, Symptom, Verdict
 
 _KEPT_RECOVERIES = 8
+_DOUBLINGS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +52,15 @@ class PerformanceMemory:
     """First steps of a generation that teach nothing: caches are cold and memory is touched the first time."""
     assumed_cost_us: int = 30_000_000
     """What replacing a rank is taken to cost, as long as this run has not recovered once."""
+    again_us: int = 1_800_000_000
+    """A rank that was replaced for being slow is only recorded for so long."""
     may_act: bool = True
     """False: a slow rank is recorded and never replaced."""
     recoveries_us: tuple[int, ...] = ()
     """From detection to new steps, of the run's last recoveries."""
     skipped_count: int = 0
+    replaced_us: Mapping[int, int] = field(default_factory=dict)
+    """Rank -> when it was last replaced for being slow."""
     ranks: Mapping[int, RankPace] = field(default_factory=dict)
 
     @property
@@ -60,6 +69,14 @@ class PerformanceMemory:
         if not self.recoveries_us:
             return self.assumed_cost_us
         return int(statistics.median(self.recoveries_us))
+
+    def recently_replaced(self, now_us: int) -> frozenset[int]:
+        """The ranks that were replaced for being slow a short time ago."""
+        return frozenset(r for r, at in self.replaced_us.items() if now_us - at < self.again_us)
+
+    def price_us(self, now_us: int) -> int:
+        """What a slow rank has to have cost before it is replaced: the cost, doubled for each recent replacement."""
+        return self.cost_us << min(len(self.recently_replaced(now_us)), _DOUBLINGS_MAX)
 
 
 class PerformanceResult(NamedTuple):
@@ -105,7 +122,7 @@ def assess(
         )
         for rank, mark in marks.items()
     }
-    return _verdict(replace(memory, ranks=ranks), world=len(reports))
+    return _verdict(replace(memory, ranks=ranks), world=len(reports), now_us=now_us)
 
 
 # --- one step ---------------------------------------------------------------------------------------
@@ -176,15 +193,21 @@ class _Slow(NamedTuple):
     is_known: bool
 
 
-def _verdict(memory: PerformanceMemory, *, world: int) -> PerformanceResult:
+def _verdict(memory: PerformanceMemory, *, world: int, now_us: int) -> PerformanceResult:
+    price_us = memory.price_us(now_us)
+    barred = memory.recently_replaced(now_us)
     slow = [
-        _look_closer(rank, pace, memory=memory)
+        _look_closer(rank, pace, memory=memory, price_us=price_us)
         for rank, pace in sorted(memory.ranks.items())
         if pace.is_persistent(memory.slow_count_min)
     ]
     if not slow:
         return PerformanceResult(_ok(), memory)
-    due = [s for s in slow if s.change is not None and s.pace.lost_us >= memory.cost_us]
+    due = [
+        s
+        for s in slow
+        if s.change is not None and s.pace.lost_us >= price_us and s.rank not in barred
+    ]
     named = due if due and memory.may_act else slow
     assessment = Assessment(
         question=Question.PERFORMANCE,
@@ -192,23 +215,24 @@ def _verdict(memory: PerformanceMemory, *, world: int) -> PerformanceResult:
         symptom=Symptom.SLOW,
         culprits=tuple(s.rank for s in named),
         onset_us=min(s.pace.began.seen_us for s in named if s.pace.began is not None),
-        evidence=tuple(_words(s, memory=memory, world=world) for s in named),
+        evidence=tuple(_words(s, memory=memory, world=world, now_us=now_us) for s in named),
         lost_device_us=world * max(s.pace.lost_us for s in named),
     )
     if assessment.verdict is Verdict.FAILED:
         # If the rank is as slow again in the next process, that is the nature of its work: it starts afresh.
         ranks = {r: RankPace() if r in assessment.culprits else p for r, p in memory.ranks.items()}
-        memory = replace(memory, ranks=ranks)
+        replaced_us = {**memory.replaced_us, **dict.fromkeys(assessment.culprits, now_us)}
+        memory = replace(memory, ranks=ranks, replaced_us=replaced_us)
     return PerformanceResult(assessment, memory)
 
 
-def _look_closer(rank: int, pace: RankPace, *, memory: PerformanceMemory) -> _Slow:
+def _look_closer(rank: int, pace: RankPace, *, memory: PerformanceMemory, price_us: int) -> _Slow:
     """Whether the pace of a persistently slow rank changed, as far as can be told.
 
     Asked only when the answer is used: when the verdict is new, and when acting would pay.
     """
     is_new = pace.began is not None and pace.began in pace.recent
-    if not is_new and pace.lost_us < memory.cost_us:
+    if not is_new and pace.lost_us < price_us:
         return _Slow(rank, pace, None, is_known=True)
     if len(pace.usual) < memory.usual_count_min:
         return _Slow(rank, pace, None, is_known=False)
@@ -222,7 +246,7 @@ def _look_closer(rank: int, pace: RankPace, *, memory: PerformanceMemory) -> _Sl
     return _Slow(rank, pace, change if is_upward else None, is_known=True)
 
 
-def _words(slow: _Slow, *, memory: PerformanceMemory, world: int) -> str:
+def _words(slow: _Slow, *, memory: PerformanceMemory, world: int, now_us: int) -> str:
     """The evidence in one sentence: how slow, since when, what it cost, and what acting would cost."""
     pace = slow.pace
     count = sum(mark.is_slow for mark in pace.recent)
@@ -244,8 +268,22 @@ def _words(slow: _Slow, *, memory: PerformanceMemory, world: int) -> str:
     return (
         f"{words}; slow since step {began.step}, lost so far {format_duration(world * pace.lost_us)} "
         f"of device time, replacing a rank costs {format_duration(world * memory.cost_us)} ({cost})"
-        + ("" if memory.may_act else "; the contract says to record it only")
+        f"{_restraint(slow.rank, memory=memory, now_us=now_us)}"
     )
+
+
+def _restraint(rank: int, *, memory: PerformanceMemory, now_us: int) -> str:
+    """Why nothing, or nothing yet, is done about a slow rank although it costs more than a recovery."""
+    recent = memory.recently_replaced(now_us)
+    if not memory.may_act:
+        return "; the contract says to record it only"
+    if rank in recent:
+        ago = format_duration(now_us - memory.replaced_us[rank])
+        return f"; it was replaced for this {ago} ago, so it is only recorded"
+    if recent:
+        times = 2 ** min(len(recent), _DOUBLINGS_MAX)
+        return f"; taken {times} times, since ranks were replaced for being slow a short time ago"
+    return ""
 
 
 def _ok() -> Assessment:

@@ -213,6 +213,32 @@ def test_a_rank_that_is_as_slow_in_its_next_process_is_not_replaced_again():
     assert Verdict.SUSPECT in {v.verdict for v in verdicts}
 
 
+def slower(rank: int) -> tuple[int, ...]:
+    return tuple(3 * us if r == rank else us for r, us in enumerate(EVEN))
+
+
+def test_a_rank_is_replaced_for_being_slow_once_in_half_an_hour():
+    memory = learn_recovery(PerformanceMemory(skip_count=0), 1 * S)
+    verdicts, memory = play(*[EVEN] * 40, *[slower(1)] * 8, memory=memory)
+    assert verdicts[-1].verdict is Verdict.FAILED
+    verdicts, later = play(*[EVEN] * 40, *[slower(1)] * 300, memory=memory)
+    assert Verdict.FAILED not in {v.verdict for v in verdicts}
+    assert "it was replaced for this" in verdicts[-1].evidence[0]
+    after = assess(step(*slower(1)), memory=later, now_us=1_805 * S)
+    assert after.assessment.verdict is Verdict.FAILED
+
+
+def test_each_replacement_doubles_the_price_of_the_next_one():
+    memory = learn_recovery(PerformanceMemory(skip_count=0), 2 * S)
+    verdicts, memory = play(*[EVEN] * 40, *[slower(1)] * 10, memory=memory)
+    assert verdicts[-1].verdict is Verdict.FAILED  # ten steps of 200 ms are the two seconds
+    verdicts, _ = play(*[EVEN] * 40, *[slower(2)] * 30, memory=memory)
+    first = next(i for i, v in enumerate(verdicts) if v.verdict is Verdict.FAILED)
+    excess_us = 3 * EVEN[2] - EVEN[1]
+    assert first == 40 + math.ceil(4 * S / excess_us) - 1
+    assert "taken 2 times, since ranks were replaced" in verdicts[first].evidence[0]
+
+
 def test_a_new_generation_begins_with_steps_that_teach_nothing():
     memory = PerformanceMemory(skip_count=3)
     _, memory = play(*[EVEN] * 43, memory=memory)
