@@ -147,6 +147,8 @@ def _choose_ranks(supervisor: Supervisor) -> None:
     supervisor.serving = tuple(worker.name for worker in healthy[: supervisor.options.ranks])
     supervisor.spares = [worker.name for worker in healthy[supervisor.options.ranks :]]
     supervisor.recorder.versions |= healthy[0].versions
+    for name in supervisor.spares:
+        supervisor.recorder.record("inventory", body={"worker": name, "state": "parked"})
 
 
 def golden_majority(digests: list[str]) -> str:
