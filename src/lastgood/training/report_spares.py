@@ -56,7 +56,7 @@ def spares_section(events: Sequence[Event], run: str, times: RunTimes) -> Sectio
         name="spares",
         title="Spares",
         lead="A fault is recovered from at once while a spare is parked; without one it waits for a new worker. "
-        "From the first parked spare on.",
+        "Counted from the first parked spare on.",
         figures=(
             number("Spares wanted", "spares wanted", wanted if isinstance(wanted, int) else None, ""),
             number("Fewest parked", "fewest parked", _fewest_parked(stands, wall.end_us), ""),
