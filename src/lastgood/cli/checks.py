@@ -7,7 +7,6 @@ unknown, which is never ok.
 from __future__ import annotations
 
 import enum
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +96,25 @@ def check_abandoned_runs(abandoned: Mapping[Path, int]) -> Row:
         check=name,
         condition=Condition.WARN,
         found=f"{size} in {SHM} of runs whose supervisor is gone: {names}",
-        action=f"run: rm -r {' '.join(shlex.quote(str(folder)) for folder in abandoned)}",
+        action="start a run again under its --run-id to go on from there, or run: lastgood doctor --clean",
+    )
+
+
+def check_supervisors(silent: Mapping[Path, tuple[int, int]]) -> Row:
+    """Judge whether every supervisor that lives also turns."""
+    name = "supervisors"
+    if not silent:
+        return Row(check=name, condition=Condition.OK, found="none that lives and does not turn")
+    told = [
+        f"{folder.name} (process {pid}) has not turned for {format_duration(age_us)}"
+        for folder, (pid, age_us) in silent.items()
+    ]
+    pids = " ".join(str(pid) for pid, _ in silent.values())
+    return Row(
+        check=name,
+        condition=Condition.WARN,
+        found="; ".join(told),
+        action=f"run: kill -CONT {pids}; or kill -9 it, and start its run again under the same --run-id",
     )
 
 

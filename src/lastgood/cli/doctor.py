@@ -14,7 +14,7 @@ import click
 from lastgood.base.clock import SystemClock, boot_id, read_clock_sync
 from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, LedgerError
 from lastgood.base.figures import Figure
-from lastgood.base.units import parse_size
+from lastgood.base.units import format_bytes, parse_size
 from lastgood.cli import checks, machine
 from lastgood.cli.checks import Condition, Row, count_figure, size_figure
 from lastgood.ledger.place import VARIABLE, default_ledger, storage_kind
@@ -38,12 +38,19 @@ _COLOURS = {
     "--nproc", type=click.IntRange(1), help=f"Ranks on this machine. [assumed: {NPROC_DEFAULT}]"
 )
 @click.option("--ledger", metavar="PATH", help=f"Place of the ledger. [default: ${VARIABLE}]")
+@click.option("--clean", is_flag=True, help="First remove what killed runs left in shared memory.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
-def doctor(*, state: str | None, nproc: int | None, ledger: str | None, as_json: bool) -> int:
+def doctor(
+    *, state: str | None, nproc: int | None, ledger: str | None, clean: bool, as_json: bool
+) -> int:
     """Check this machine: memory, stack dumps, storage, clock, torch, versions.
 
     Each line says ok, warn, failed or unknown, and what to do. Exits 1 when a check failed, else 0.
+    With --clean a run that was killed cannot be taken up from shared memory any more.
     """
+    if clean:
+        for folder, size_bytes in machine.clean_abandoned_runs(machine.SHM).items():
+            click.echo(f"removed {folder}: {format_bytes(size_bytes)}", err=True)
     rows = _examine(
         state=size_figure(
             value_bytes=parse_size(state or STATE_DEFAULT, where="--state"),
@@ -75,7 +82,8 @@ def _examine(
             state=state,
             nproc=nproc,
         ),
-        checks.check_abandoned_runs(machine.find_abandoned_runs()),
+        checks.check_abandoned_runs(machine.find_abandoned_runs(machine.SHM)),
+        checks.check_supervisors(machine.find_silent_supervisors(SystemClock(), machine.SHM)),
         checks.check_stack_dumps(
             py_spy=py_spy,
             ptrace_scope=machine.read_ptrace_scope(),

@@ -15,10 +15,13 @@ from importlib import metadata
 from pathlib import Path
 
 from lastgood.base.clock import Clock
+from lastgood.base.errors import Refused
 
 SHM = Path("/dev/shm")  # noqa: S108 - the shared memory of the machine, not a temporary file
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 CLOCK_WATCH_US = 50_000
+SILENT_US_MIN = 30_000_000
+"""A supervisor turns a hundred times a second."""
 PROBE_S_MAX = 10.0
 
 
@@ -51,6 +54,45 @@ def find_abandoned_runs(base: Path = SHM) -> dict[Path, int]:
             os.close(descriptor)
         abandoned[folder] = sum(_size_bytes(path) for path in folder.rglob("*"))
     return abandoned
+
+
+def clean_abandoned_runs(base: Path = SHM) -> dict[Path, int]:
+    """End what is left of killed runs and remove their live files; returns the folders with their bytes.
+
+    Only a folder that a supervisor made is touched: one with its page and its list of sessions.
+    """
+    from lastgood.training.leftovers import end_leftovers, sessions_of
+    from lastgood.training.rundir import RunDir, is_left_behind
+
+    cleaned: dict[Path, int] = {}
+    for folder, size_bytes in find_abandoned_runs(base).items():
+        run = RunDir(folder)
+        if folder.is_symlink() or not (run.life.is_file() and run.sessions.is_file()):
+            continue
+        try:
+            if not is_left_behind(folder):
+                continue
+        except Refused:
+            continue  # somebody took it up just now
+        end_leftovers(folder, sessions=sessions_of(run))
+        run.remove()
+        cleaned[folder] = size_bytes
+    return cleaned
+
+
+def find_silent_supervisors(clock: Clock, base: Path = SHM) -> dict[Path, tuple[int, int]]:
+    """Return the runs whose supervisor lives and has not turned for a while: its process, and for how long (us)."""
+    from lastgood.training.life import read_life
+
+    silent: dict[Path, tuple[int, int]] = {}
+    for page in sorted(base.glob("lastgood-*/life")):
+        sign = read_life(page)
+        if sign is None or not sign.turn_us or not Path(f"/proc/{sign.pid}").exists():
+            continue
+        age_us = clock.monotonic_us() - sign.turn_us
+        if age_us >= SILENT_US_MIN:
+            silent[page.parent] = (sign.pid, age_us)
+    return silent
 
 
 def _size_bytes(path: Path) -> int:

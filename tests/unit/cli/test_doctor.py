@@ -11,6 +11,7 @@ from lastgood.cli import checks, machine
 from lastgood.cli.checks import Condition, Row, count_figure, size_figure
 from lastgood.cli.doctor import _lines
 from lastgood.ledger.place import StorageKind
+from lastgood.training.life import LifePage
 
 GIB = 2**30
 
@@ -94,6 +95,48 @@ def test_a_ledger_cannot_lie_on_a_view_of_the_kernel(cli):
     assert "LASTGOOD_LEDGER" in row["action"]
 
 
+def left_behind(folder):
+    """What a killed supervisor of this version leaves."""
+    (folder / "slots").mkdir(parents=True)
+    LifePage(folder / "life").close()
+    (folder / "sessions").write_text("")
+    return folder
+
+
+def test_cleaning_takes_killed_runs_away_and_nothing_that_lives_or_is_of_another_kind(
+    tmp_path, cli, monkeypatch
+):
+    gone, alive = left_behind(tmp_path / "lastgood-gone"), left_behind(tmp_path / "lastgood-alive")
+    (tmp_path / "lastgood-something").mkdir()
+    (tmp_path / "lastgood-link").symlink_to(alive)
+    owner = os.open(alive, os.O_RDONLY)
+    fcntl.flock(owner, fcntl.LOCK_EX)
+    monkeypatch.setattr(machine, "SHM", tmp_path)
+    try:
+        result = cli("doctor", "--clean", "--json")
+    finally:
+        os.close(owner)
+    assert f"removed {gone}" in result.stderr
+    assert sorted(path.name for path in tmp_path.glob("lastgood-*")) == [
+        "lastgood-alive", "lastgood-link", "lastgood-something",
+    ]  # fmt: skip
+
+
+def test_a_supervisor_that_lives_and_does_not_turn_is_named_with_its_process(tmp_path):
+    page = LifePage(left_behind(tmp_path / "lastgood-stopped") / "life")
+    clock = ManualClock(100_000_000)
+    page.turn(now_us=clock.monotonic_us() - machine.SILENT_US_MIN + 1, wall_us=1)
+    assert machine.find_silent_supervisors(clock, tmp_path) == {}
+    page.turn(now_us=clock.monotonic_us() - 45_000_000, wall_us=1)
+    found = machine.find_silent_supervisors(clock, tmp_path)
+    assert found == {tmp_path / "lastgood-stopped": (os.getpid(), 45_000_000)}
+    row = checks.check_supervisors(found)
+    assert row.condition is Condition.WARN
+    assert f"kill -CONT {os.getpid()}" in (row.action or "")
+    assert "45 s" in row.found
+    page.close()
+
+
 def test_a_run_whose_supervisor_is_gone_is_named_with_the_command_that_removes_it(tmp_path):
     gone, alive = tmp_path / "lastgood-my run", tmp_path / "lastgood-alive"
     for folder in (gone, alive, tmp_path / "other"):
@@ -107,7 +150,9 @@ def test_a_run_whose_supervisor_is_gone_is_named_with_the_command_that_removes_i
         os.close(owner)
     assert abandoned == {gone: 8192}
     row = checks.check_abandoned_runs(abandoned)
-    assert (row.condition, row.action) == (Condition.WARN, f"run: rm -r '{gone}'")
+    assert row.condition is Condition.WARN
+    assert "lastgood-my run" in row.found
+    assert (row.action or "").endswith("lastgood doctor --clean")
     assert "8 KiB" in row.found
     assert checks.check_abandoned_runs({}).condition is Condition.OK
 
@@ -208,7 +253,7 @@ def test_the_command_prints_every_row_and_exits_by_what_failed(cli):
     result = cli("doctor", "--json", "--state", "1MiB", "--nproc", "1")
     names = [row["check"] for row in result.json["rows"]]
     assert names == [
-        "shared memory", "abandoned runs", "stack dumps", "ledger storage", "clock", "torch shared store", "SQLite",
+        "shared memory", "abandoned runs", "supervisors", "stack dumps", "ledger storage", "clock", "torch shared store", "SQLite",
         "versions",
     ]  # fmt: skip
     failed = [row for row in result.json["rows"] if row["condition"] == "failed"]

@@ -33,7 +33,7 @@ class Supervisor:
 
     def turn(self, after_us):
         self.time_us += after_us
-        notice_pause(self)
+        notice_pause(self)  # pyrefly: ignore
 
 
 def worker(progress_us):
