@@ -60,7 +60,7 @@ def main():
         save_steps=4,
         eval_strategy="steps",
         eval_steps=8,
-        logging_steps=2,
+        logging_steps=1,
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,

@@ -17,7 +17,7 @@ from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.store import open_store
 from tests.fault.training_drill import assert_ledger_holds, wait_until
 
-pytestmark = [pytest.mark.fault, pytest.mark.nightly, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.fault, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 HAS_LIGHTNING = any(importlib.util.find_spec(n) for n in ("lightning", "pytorch_lightning"))
 HAS_TRANSFORMERS = all(importlib.util.find_spec(n) for n in ("transformers", "accelerate"))
@@ -60,8 +60,8 @@ def test_a_killed_rank_restarts_all_and_the_weights_are_those_of_a_whole_run(
 ):
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     kill = ("--kill-rank", "1", "--kill-step", str(KILL_STEP))
-    assert start(broken, job, *kill).wait(timeout=250) == 0
-    assert start(whole, job).wait(timeout=250) == 0
+    assert start(broken, job, *kill).wait(timeout=280) == 0
+    assert start(whole, job).wait(timeout=280) == 0
     assert (broken / "killed").exists()
     assert results(broken) == results(whole)
     with open_store(broken / "ledger.db", create=False) as store:

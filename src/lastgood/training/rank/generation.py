@@ -284,8 +284,11 @@ class Generation:
         """Set the state, and the wrapper where the pass asks for one, before the user's step runs."""
         assert self._loaded is not None, "passes follow a restore"
         if this.wraps:
+            # A large model takes its time to be made or wrapped anew, and is no hang.
+            self._link.slot.enter(Phase.RESTORING)
             self.replica.wrap(is_synced=True)
         self._load(self._loaded)
+        self._link.slot.enter(Phase.BETWEEN)
 
     def accept(self, report: StepReport) -> bool:
         """Publish the state after a new step; False when the generation was revoked while waiting at the gate."""
