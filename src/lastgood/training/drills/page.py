@@ -151,6 +151,6 @@ def _lines(verdict: Verdict) -> Table:
             )
             for line in verdict.lines
         ),
-        note=f"Owner: {verdict.owner}. Run {verdict.run}; its files lie in {verdict.folder}.",
+        note=f"Owner: {verdict.owner}. Run {verdict.run}; its files lie in {verdict.folder}; load {verdict.load or 'unknown'}.",
         is_folded=verdict.has_held,
     )

@@ -87,6 +87,7 @@ def play_job(drills: Sequence[Drill], *, name: str, stage: Stage) -> Records:
     tape = tape_of(drills)
     play = _play_child if drills[0].needs_process else _play_here
     exit_code, errors = play(drills[0], folder, run_id, tape, stage)
+    load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
     injected, missed = _what_happened(folder)
     events, unread = _events(folder / LEDGER)
     return Records(
@@ -99,6 +100,7 @@ def play_job(drills: Sequence[Drill], *, name: str, stage: Stage) -> Records:
         errors=errors,
         is_bitwise_equal=_is_equal(drills[0], folder, stage),
         unread=unread,
+        load=load,
         last_words="" if exit_code == 0 else _last_words(folder / "logs"),
     )
 

@@ -45,6 +45,8 @@ class Verdict:
     """From the injection until new steps were allowed again, verification included."""
     lost_steps: int | None = None
     incidents: tuple[str, ...] = ()
+    load: str = ""
+    """How busy the machine was when the job ended, such as `1.9 on 2 processors`."""
 
     @property
     def has_held(self) -> bool:
@@ -77,6 +79,7 @@ class Records:
     """None when the job wrote no final weights."""
     unread: str | None = None
     """Why the ledger cannot be read."""
+    load: str = ""
     last_words: str = ""
     """The last line that a worker wrote, when the job ended other than well."""
 
@@ -140,6 +143,7 @@ def _judge(
         recovered_us=_since(begin_us, incidents[-1].closed_us if incidents else None),
         lost_steps=sum(lost) if lost else None,
         incidents=tuple(i.id for i in incidents),
+        load=records.load,
     )
 
 
