@@ -118,7 +118,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Run the job to its end; returns the exit code of `lastgood run`."""
-        previous = {s: signal.signal(s, self._notice) for s in _noticed_signals()}
+        previous = {s: signal.signal(s, self._notice) for s in noticed_signals()}
         try:
             ended = launch_workers(self)
             if ended is not None:
@@ -476,7 +476,7 @@ class Supervisor:
         self._effects.publish_state()
 
 
-def _noticed_signals() -> list[signal.Signals]:
+def noticed_signals() -> list[signal.Signals]:
     """What ends a run in order: also a terminal that is closed, unless nohup said that it does not matter."""
     found = [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
