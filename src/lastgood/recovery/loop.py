@@ -41,7 +41,7 @@ from lastgood.recovery.state import LoopState, Step, initial_state
 from lastgood.recovery.turn import Turn
 from lastgood.signals.reading import Assessment, Question, Symptom, Verdict
 
-_STACK_SYMPTOMS = frozenset({Symptom.HANG, Symptom.GROUP_ERROR})
+_STACK_SYMPTOMS = frozenset({Symptom.HANG, Symptom.GROUP_ERROR, Symptom.SLOW})
 """Where the stacks of living processes say something that the verdict does not."""
 _MOVES_PER_STEP_MAX = 8
 """More moves than this on one observation is a broken loop."""

@@ -14,7 +14,7 @@ from lastgood.recovery import messages
 from lastgood.signals import correctness, liveness, performance
 from lastgood.signals.correctness import CorrectnessMemory
 from lastgood.signals.limits import Limits, learn, section_key
-from lastgood.signals.reading import Assessment, Raised, RankReading, Verdict
+from lastgood.signals.reading import Assessment, Question, Raised, RankReading, Verdict
 from lastgood.training.observing import FinishedStep, finished_step, read_rank
 
 if TYPE_CHECKING:
@@ -96,17 +96,18 @@ class Watch:
             found, self._correctness = correctness.assess(
                 finished.reports, memory=self._correctness, world=len(workers), now_us=now_us
             )
+            self.next_step += 1
+            if found.verdict not in (Verdict.OK, Verdict.SUSPECT):
+                # How fast a wrong step was says nothing.
+                unasked = Assessment(question=Question.PERFORMANCE, verdict=Verdict.UNKNOWN)
+                yield AssessedStep(finished, found, unasked)
+                return
+            self._learn(finished)
             speed, self._performance = performance.assess(
                 finished.reports, memory=self._performance, now_us=now_us
             )
-            self.next_step += 1
-            if found.verdict in (Verdict.OK, Verdict.SUSPECT):
-                self._learn(finished)
             yield AssessedStep(finished, found, speed)
-            if (
-                found.verdict in (Verdict.FAILED, Verdict.UNKNOWN)
-                or speed.verdict is Verdict.FAILED
-            ):
+            if speed.verdict is Verdict.FAILED:
                 return
 
     def _finished(self, workers: Sequence[WorkerProcess]) -> FinishedStep | None:

@@ -223,3 +223,42 @@ def test_sections_are_told_and_closed_even_by_an_exception(world):
         evaluate()
     assert worker.link.slot.view().section is None
     assert [m.is_open for m in worker.link.of(control.SectionChanged)] == [True, False]
+
+
+# --- what a step says about its pace --------------------------------------------------------------
+
+
+def reports_of(worker, steps):
+    return [worker.link.slot.report_of(step).report for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(512, 512.0), (torch.tensor(7), 7.0), (None, None), (0, None), (float("nan"), None)],
+)
+def test_the_work_of_a_step_is_published_when_it_is_usable(world, given, kept):
+    worker = world()
+    for _ in worker.run.batches(steps=1):
+        with worker.run.step() as step:
+            step.work = given
+    assert reports_of(worker, [1])[0].work == kept
+
+
+def test_the_time_between_two_steps_is_the_ranks_own_without_its_sections(world, monkeypatch):
+    worker = world()
+    now_us = [0]
+    clock = SimpleNamespace(
+        monotonic_us=lambda: now_us[0], wall_us=lambda: now_us[0], sleep_us=lambda us: None
+    )
+    monkeypatch.setattr(worker.run, "_clock", clock)
+    for _ in worker.run.batches(steps=6):
+        with worker.run.step() as step:
+            now_us[0] += 100
+        if not step.is_replay:
+            now_us[0] += 30
+            with worker.run.section("eval"):
+                now_us[0] += 5_000
+    found = reports_of(worker, range(1, 7))
+    # Behind step 2 it is run again, so nothing leads straight from it to step 3.
+    assert [report.between_us for report in found] == [0, 30, 0, 30, 30, 30]
+    assert {report.self_us for report in found} == {100}
