@@ -23,7 +23,12 @@ class ObservedRun:
     """One started command."""
 
     def __init__(
-        self, folder: Path, *arguments: str, ranks: int, options: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        *arguments: str,
+        ranks: int,
+        options: tuple[str, ...] = (),
+        script: Path = JOB,
     ) -> None:
         self.ledger = folder / "ledger.db"
         self.log = folder / "command.log"
@@ -32,7 +37,7 @@ class ObservedRun:
             [
                 sys.executable, "-m", "lastgood.cli.main", "run", "--nproc-per-node", str(ranks),
                 "--run-id", f"{folder.name}-{os.getpid()}", "--ledger", str(self.ledger),
-                "--log-dir", str(folder / "logs"), *options, str(JOB), *arguments,
+                "--log-dir", str(folder / "logs"), *options, str(script), *arguments,
             ],
             stdout=self._out, stderr=subprocess.STDOUT,
         )  # fmt: skip

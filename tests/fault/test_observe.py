@@ -12,6 +12,7 @@ from lastgood.ledger.event import Event
 from lastgood.ledger.incident import Incident, fold_incidents
 from lastgood.ledger.verify import verify_ledger
 from tests.fault.observed_run import ObservedRun, steps_done
+from tests.fault.training_drill import wait_until
 
 pytestmark = pytest.mark.fault
 RANKS = 3
@@ -98,3 +99,44 @@ def test_steps_are_counted_before_during_and_after(seen):
 
 def test_the_ledger_of_an_observed_run_verifies(seen):
     assert verify_ledger(seen.ledger).ok
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(150)
+def test_a_killed_supervisor_costs_the_records_and_not_the_job(tmp_path):
+    with ObservedRun(tmp_path, "--steps", "150", ranks=2) as run:
+        run.wait_for(steps_done)
+        pids = [run.pid_of(rank) for rank in range(2)]
+        run.process.kill()
+        run.process.wait()
+        log = tmp_path / "logs" / "rank0.log"
+        wait_until(lambda: "rank 0 of restart 0 is done" in log.read_text())
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(150)
+def test_a_script_that_calls_start_is_observed_and_attach_leaves_no_second_watcher(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import lastgood, torch\n"
+        "model = torch.nn.Linear(4, 4)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "attached = lastgood.attach()\n"
+        "run = lastgood.start(model=model, optimizer=optimizer, loader=lambda rank, world: [torch.randn(2, 4)] * 7)\n"
+        "for batch in run.batches(epochs=2):\n"
+        "    with run.step() as step:\n"
+        "        optimizer.zero_grad()\n"
+        "        step.loss = run.model(batch).pow(2).mean()\n"
+        "        step.loss.backward()\n"
+        "        optimizer.step()\n"
+        "print('did', run.steps_done, 'of epoch', run.epoch, flush=True)\n"
+    )
+    options = ("--mode", "observe")
+    with ObservedRun(tmp_path, ranks=2, options=options, script=script) as run:
+        assert run.end(limit_s=100) == 0
+        events = run.events()
+    assert steps_done(events) == 14
+    assert "did 14 of epoch 2" in (tmp_path / "logs" / "rank1.log").read_text()
+    assert all(len(e.body["loss"]) == len(e.body["ended_us"]) for e in events if e.kind == "step")
+    assert not (Path.cwd() / "lastgood-spool").exists()

@@ -24,6 +24,10 @@ def run_script(folder: Path, text: str, *options: str) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
+START_LATER = "\nimport lastgood\nlastgood.start()\n"
+"""Behind what a test is about: without the call a script is only observed."""
+
+
 @pytest.mark.parametrize(
     ("line", "needle"),
     [
@@ -33,21 +37,21 @@ def run_script(folder: Path, text: str, *options: str) -> subprocess.CompletedPr
     ],
 )
 def test_what_needs_a_rank_is_refused_before_start_with_the_fix(tmp_path, line, needle):
-    done = run_script(tmp_path, line + "\n")
+    done = run_script(tmp_path, line + START_LATER)
     assert done.returncode == 3
     assert needle in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_script_that_fails_before_start_keeps_its_code_and_is_no_incident(tmp_path):
-    done = run_script(tmp_path, "import sys; sys.exit(7)\n")
+    done = run_script(tmp_path, "import sys; sys.exit(7)" + START_LATER)
     assert done.returncode == 7
     with open_store(tmp_path / "ledger.db", create=False) as store:
         assert "incident.open" not in [event.kind for event in store.events()]
 
 
-def test_a_script_that_never_calls_start_is_told_so(tmp_path):
-    done = run_script(tmp_path, "print('hello')\n")
+def test_a_script_that_never_comes_to_its_start_is_told_so(tmp_path):
+    done = run_script(tmp_path, "print('hello')\nif False:" + START_LATER.replace("\n", "\n    "))
     assert done.returncode == 2
     assert "lastgood.start" in done.stderr
 
@@ -185,6 +189,18 @@ def test_an_error_before_start_is_said_once_with_the_frames_of_the_script_alone(
     assert "in build" in done.stderr
     assert "runpy" not in done.stderr
     assert "worker.py" not in done.stderr
+
+
+def test_an_error_behind_the_loop_keeps_its_code_its_log_and_what_runs_at_exit(tmp_path):
+    after = "import atexit\natexit.register(print, 'at exit', flush=True)\nraise KeyError('report')"
+    done = run_script(tmp_path, loop_of(after=after), "--log-dir", str(tmp_path / "logs"))
+    assert done.returncode == 1
+    log = (tmp_path / "logs" / "w0.log").read_text()
+    assert "KeyError: 'report'" in log
+    assert "at exit" in log
+    assert "runpy" not in log
+    with open_store(tmp_path / "ledger.db", create=False) as store:
+        assert "incident.open" not in [event.kind for event in store.events()]
 
 
 def test_an_error_of_every_rank_in_start_is_said_once_and_ends_the_run(tmp_path):

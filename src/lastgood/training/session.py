@@ -84,9 +84,9 @@ def run_training(
             options, contract, writer, listener=listener, on_turn=on_turn, metrics=metrics
         )
     except BaseException:
-        _close(writer, options, EXIT_INTERNAL)
+        close_ledger(writer, options, EXIT_INTERNAL)
         raise
-    return _close(writer, options, exit_code)
+    return close_ledger(writer, options, exit_code)
 
 
 def _supervise(
@@ -145,7 +145,7 @@ def _supervise(
     return exit_code
 
 
-def _close(writer: LedgerWriter, options: RunOptions, exit_code: int) -> RunResult:
+def close_ledger(writer: LedgerWriter, options: RunOptions, exit_code: int) -> RunResult:
     """Close the ledger; what it could not take to the end is saved where the next run finds it."""
     try:
         writer.close()

@@ -85,11 +85,18 @@ class HostRecorder(Recorder):
         if kind == "step" and not self._is_first_host:
             self.close_chunk()
             kind, fields["body"] = "observation", {"steps": fields["body"]}
-        for key in ("evidence",):
-            body = fields.get("body")
-            if isinstance(body, dict) and isinstance(body.get(key), list):
-                fields["body"] = {**body, key: [str(t).replace(*_WORDLESS) for t in body[key]]}
+        if isinstance(fields.get("body"), dict):
+            fields["body"] = {key: _worded(value) for key, value in fields["body"].items()}
         super().record(kind, **fields)
+
+
+def _worded(value: Any) -> Any:
+    """Texts without the number that stands for a code that nobody knows."""
+    if isinstance(value, str):
+        return value.replace(*_WORDLESS)
+    if isinstance(value, list):
+        return [_worded(item) for item in value] if value and isinstance(value[0], str) else value
+    return value
 
 
 def main() -> None:

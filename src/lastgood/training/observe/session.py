@@ -16,7 +16,8 @@ from lastgood.ledger.writer import LedgerWriter
 from lastgood.training.machine import machine_versions, run_topology
 from lastgood.training.observe.supervisor import ObserveSupervisor
 from lastgood.training.recorder import Recorder
-from lastgood.training.session import RunResult
+from lastgood.training.session import RunResult, close_ledger
+from lastgood.training.unwritten import put_unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +47,13 @@ def run_observed(
         if options.contract is not None
         else default_contract("training")
     )
-    topology = run_topology(options.ranks)
-    with LedgerWriter(options.ledger) as writer:
-        if metrics is not None:
-            metrics.watch_ledger(lambda: writer.backlog_count)
-            on_turn = on_turn or metrics.take_turn  # type: ignore[assignment]
+    writer = LedgerWriter(options.ledger, may_hold=True)
+    if metrics is not None:
+        metrics.watch_ledger(lambda: writer.backlog_count)
+        on_turn = on_turn or metrics.take_turn  # type: ignore[assignment]
+    try:
+        put_unwritten(options.ledger, writer)
+        topology = run_topology(options.ranks)
         recorder = Recorder(
             writer,
             clock=SystemClock(),
@@ -62,23 +65,37 @@ def run_observed(
         )
         body = _description(options, contract, topology, is_acting=is_acting)
         recorder.record("run.start", body=body)
-        code = EXIT_INTERNAL
-        try:
-            code = ObserveSupervisor(
-                options, contract, recorder, is_acting=is_acting, on_turn=on_turn
-            ).run()
-        except LastgoodError as error:
-            code = error.exit_code
-            recorder.record(
-                "annotation", body={"text": "the run ended with an error", "error": str(error)}
-            )
-            raise
-        finally:
-            recorder.close_chunk()
-            recorder.record("attempt.end", body={"reason": "run ended"})
-            recorder.record("run.end", body={"exit_code": code})
-            head = writer.flush()
-        return RunResult(code, head)
+        code = _watch(options, contract, recorder, is_acting=is_acting, on_turn=on_turn)
+    except BaseException:
+        close_ledger(writer, options, EXIT_INTERNAL)
+        raise
+    return close_ledger(writer, options, code)
+
+
+def _watch(
+    options: RunOptions,
+    contract: FailureContract,
+    recorder: Recorder,
+    *,
+    is_acting: bool,
+    on_turn: Callable[[ObserveSupervisor], None] | None,
+) -> int:
+    """Run to the end; the end is recorded whatever it is."""
+    code = EXIT_INTERNAL
+    try:
+        code = ObserveSupervisor(
+            options, contract, recorder, is_acting=is_acting, on_turn=on_turn
+        ).run()
+    except LastgoodError as error:
+        code = error.exit_code
+        body = {"text": "the run ended with an error", "error": str(error)}
+        recorder.record("annotation", body=body)
+        raise
+    finally:
+        recorder.close_chunk()
+        recorder.record("attempt.end", body={"reason": "run ended"})
+        recorder.record("run.end", body={"exit_code": code})
+    return code
 
 
 def _description(

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import select
 import signal
+import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
 from lastgood.recovery.messages import Escalate
+from lastgood.signals.reading import Symptom
 from lastgood.training.notify import notify
 from lastgood.training.observe.rank import Attempt, ObservedRank, free_port
 from lastgood.training.observe.restarting import Restarting
@@ -154,7 +156,7 @@ class ObserveSupervisor:
         """Peers of a rank that ended get a moment to say what they saw; a hang gets none."""
         case = self.watcher.open_case
         assert case is not None
-        if all(rank.exit_code is None for rank in self.ranks):
+        if case.symptom is Symptom.HANG:
             return True
         return now_us - case.detected_us > LAST_WORDS_US
 
@@ -191,7 +193,11 @@ class ObserveSupervisor:
         reason = self._restarting.refusal(
             case.signature, now_us=now_us, has_progressed=self.watcher.first_step is not None
         )
-        self._kill_all(case.id)
+        stuck = self._kill_all(case.id)
+        if stuck and reason is None:
+            reason = (
+                f"{', '.join(stuck)} cannot be killed: the kernel holds it, and its device with it"
+            )
         if reason is not None:
             return self._escalate(case, reason)
         self.recorder.record("attempt.end", body={"reason": "fault"})
@@ -208,7 +214,8 @@ class ObserveSupervisor:
         self._start()
         return None
 
-    def _kill_all(self, incident: str) -> None:
+    def _kill_all(self, incident: str) -> list[str]:
+        """Kill every rank; returns those that are still there after a bounded wait."""
         began_us = self.clock.monotonic_us()
         killed = [rank.name for rank in self.ranks if rank.exit_code is None]
         for rank in self.ranks:
@@ -223,6 +230,7 @@ class ObserveSupervisor:
             isolate_us=self.clock.monotonic_us() - began_us,
             body={"killed": killed, "parked": [], "unkillable": stuck},
         )
+        return stuck
 
     def _close_after_restart(self, now_us: int) -> None:
         """All ranks did a step of the new attempt: what led to it is over."""
@@ -301,8 +309,8 @@ class ObserveSupervisor:
         for rank in self.ranks if self.is_acting else ():
             rank.kill()
         for rank in self.ranks:
-            if rank.exit_code is None:
-                rank.process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                rank.process.wait(timeout=KILLED_US_MAX / 1e6 if self.is_acting else None)
             self._record_exposure("exposure.leave", rank)
             with suppress(ValueError, BufferError):
                 rank.close()
