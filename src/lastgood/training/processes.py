@@ -103,6 +103,8 @@ def _environment(name: str, options: RunOptions, run: RunDir, *, channel: int) -
     )
     # As torchrun does: several ranks on one host share its cores.
     found.setdefault("OMP_NUM_THREADS", "1")
+    if options.log_dir is not None:
+        found["LASTGOOD_OWN_LOG"] = "1"
     if options.tape is not None:
         found["LASTGOOD_FAULT_TAPE"] = str(options.tape)
     return found

@@ -72,7 +72,8 @@ def main() -> None:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the script did not catch
         _say_error(link, script, error)
-        _leave(EXIT_ERROR)
+        # Not at once: whoever registered something for the end of the process still gets it.
+        sys.exit(EXIT_ERROR)
     else:
         _end_run(link, exit_code=0)
     finally:
@@ -101,8 +102,11 @@ def _end_run(link: Link, *, exit_code: int) -> None:
 def _say_error(link: Link, script: str, error: Exception) -> None:
     """Tell the supervisor what the script did not catch: it says it once, however many ranks raise it."""
     view = link.slot.view()
+    trace = _own_trace(script, error)
+    if os.environ.get("LASTGOOD_OWN_LOG"):
+        sys.stderr.write(trace)  # on a shared terminal the supervisor shows it
     if link.on_script_end is None and view.generation == 0:
-        link.channel.send(control.ScriptFailed(text=_own_trace(script, error)))
+        link.channel.send(control.ScriptFailed(text=trace))
         return
     link.channel.send(
         control.StepRaised(
@@ -111,7 +115,7 @@ def _say_error(link: Link, script: str, error: Exception) -> None:
             type_name=type(error).__name__,
             message=str(error)[:2000],
             is_group_error=is_group_error(error),
-            trace=_own_trace(script, error)[-8000:],
+            trace=trace[-8000:],
         )
     )
 

@@ -1,0 +1,119 @@
+"""Write the tables of docs/benchmarks.md from the raw rows in bench/results.
+
+    python bench/tables.py [--check]
+
+Each table stands between two marks of the page. With --check nothing is written; exit 1 when the page is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results"
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+
+def main() -> int:
+    """Fill the page, or compare it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="only compare")
+    options = parser.parse_args()
+    before = PAGE.read_text(encoding="utf-8")
+    after = filled(before)
+    if not options.check:
+        PAGE.write_text(after, encoding="utf-8")
+    return int(options.check and before != after)
+
+
+def filled(page: str) -> str:
+    """Return the page with every table as its rows say."""
+    makers = {
+        "recovery": lambda: printed("recovery", "recovery.jsonl"),
+        "step_cost": lambda: printed("step_cost", "step_cost.jsonl"),
+        "slot": slot_table,
+        "false_restarts": false_restarts_table,
+        "ledger": ledger_table,
+    }
+    for name, make in makers.items():
+        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+        head, _, rest = page.partition(begin)
+        _, _, tail = rest.partition(end)
+        page = f"{head}{begin}\n{make()}\n\n{end}{tail}"
+    return page
+
+
+def printed(bench: str, rows: str) -> str:
+    """What a bench itself prints from its rows."""
+    if not (RESULTS / rows).exists():
+        return "Not measured yet."
+    argv = [
+        sys.executable,
+        str(ROOT / "bench" / bench / "bench.py"),
+        "--table",
+        "-o",
+        str(RESULTS / rows),
+    ]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def read(name: str) -> dict:
+    """One file of results."""
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def slot_table() -> str:
+    """Nanoseconds of each call."""
+    found = read("slot.json")
+    lines = ["| call | median, ns | 99th percentile, ns |", "|---|---|---|"]
+    lines += [f"| {r['call']} | {r['ns']['p50']} | {r['ns']['p99']} |" for r in found["rows"]]
+    goal = found["goal_ns_a_step"]
+    return "\n".join([*lines, "", f"Goal: {goal} ns a step. Load {found['load']:.1f}."])
+
+
+def false_restarts_table() -> str:
+    """One run in words and numbers."""
+    found = read("false_restarts.json")
+    rows = {
+        "minutes watched": found["minutes"],
+        "steps, of four ranks": found["steps"],
+        "evaluations and checkpoints beyond the limit": found["evaluations"] + found["checkpoints"],
+        "limit for a silent rank": f"{found['hang_after_s']} s",
+        "load average, mean and largest, on 2 cores": f"{found['load_mean']}, {found['load_max']}",
+        "false alarms": len(found["false_alarms"]),
+        "at most an hour (exact Poisson, one-sided 95 %)": found["upper_bound_an_hour"],
+        "at most in 1,000 steps (the same)": found["upper_bound_a_1000_steps"],
+        "the stopped rank at the end": "seen" if found["control_detected"] else "missed",
+    }
+    return "\n".join(
+        ["| what | value |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows.items())]
+    )
+
+
+def ledger_table() -> str:
+    """Appending and verifying."""
+    append, scale = read("ledger_append.json"), read("ledger_scale.json")
+    lines = [
+        "| what | events | events a second | events a CPU-second |",
+        "|---|---|---|---|",
+    ]
+    lines += [line(row["path"], row) for row in append["rows"][:-1]]
+    lines.append(line("verify, 400-byte step events", append["rows"][-1]))
+    (verify,) = [row for row in scale["rows"] if row["path"] == "verify"]
+    lines.append(line("verify, 850-byte imported lines", verify))
+    load = [append["load"][0], scale["load_before_and_after"][0][0]]
+    goals = "Goals: 3,000 durable events a second in groups, 200,000 a CPU-second for verify."
+    return "\n".join([*lines, "", f"{goals} Load {load[0]:.1f} and {load[1]:.1f}."])
+
+
+def line(name: str, row: dict) -> str:
+    """One line of the ledger's table."""
+    return f"| {name} | {row['events']:,} | {row['events_per_wall_s']:,.0f} | {row['events_per_cpu_s']:,.0f} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
