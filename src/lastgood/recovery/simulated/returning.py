@@ -21,23 +21,28 @@ class Returning:
         self._recovered: list[tuple[str, int]] = []
         self._raised: set[int] = set()
         self._keys: set[str] = set()
+        self._blamed: set[int] = set()
+        """Ranks that something else was found wrong with."""
         self._is_everywhere = False
         self._is_waiting_said = False
 
     def hear(self, observation: m.Observation) -> None:
         """Remembers who raised what before anybody was isolated for it."""
         world = self._all.world
-        if world.state.phase not in (LoopPhase.RUNNING, LoopPhase.SUSPECT):
-            return
         if not isinstance(observation, m.Assessed):
             return
         found = observation.assessment
+        if found.symptom is not Symptom.EXCEPTION:
+            self._blamed |= set(found.culprits)
+        if world.state.phase not in (LoopPhase.RUNNING, LoopPhase.SUSPECT):
+            return
         if found.question is Question.LIVENESS and found.symptom is Symptom.EXCEPTION:
             self._raised |= set(found.culprits)
             self._keys.add(found.key)
 
     def on_open(self) -> None:
         """A new incident."""
+        self._blamed = set()
         self._is_everywhere = self._is_waiting_said = False
 
     def on_record(self, action: m.Record) -> None:
@@ -57,8 +62,9 @@ class Returning:
         world = self._all.world
         is_first = world.state.case is not None and not world.state.case.attempt_count
         is_soft = world.state.case is not None and not world.state.case.is_widened
+        is_blamed = {world.serving.index(name) for name in workers} <= self._blamed
         self._all.check(
-            not (self._is_everywhere and is_first and is_soft),
+            is_blamed or not (self._is_everywhere and is_first and is_soft),
             f"{workers} are killed for an error that every rank raised",
         )
 
