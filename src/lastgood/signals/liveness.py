@@ -14,7 +14,6 @@ Pure: what must be remembered between two looks is a `LivenessMemory`, passed in
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +29,8 @@ from lastgood.signals.reading import (
     Verdict,
 )
 
+_SIGABRT = 6
+"""How the C library ends a process that gave up by itself: the same number on every Linux."""
 _ACTIVE_RATIO_MIN = 0.1
 """Share of wall time on a CPU that a process which waits does not reach, even on a host full of others."""
 _BUSY_RATIO_MIN = 0.5
@@ -353,7 +354,7 @@ def is_cascade(raised: Raised | None, exit_code: int | None) -> bool:
 
     The abort is the exception among the signals: threads of the group send it to their own process.
     """
-    is_by_itself = exit_code is None or exit_code >= 0 or exit_code == -signal.SIGABRT
+    is_by_itself = exit_code is None or exit_code >= 0 or exit_code == -_SIGABRT
     return raised is not None and raised.is_group_error and is_by_itself
 
 
