@@ -338,6 +338,11 @@ def _hook(place: Place, live: LiveDir) -> Counting:
 
 def _leave(code: int) -> None:
     """End with a code from within an exception hook, after the exit handlers: Python itself would say 1."""
+    held = getattr(sys.stderr, "getvalue", None)
+    if held is not None and sys.__stderr__ is not None:
+        # torch's own hook, which a group installs, collects the trace to put the rank before its lines.
+        sys.__stderr__.write(held())
+        sys.__stderr__.flush()
     sys.stdout.flush()
     sys.stderr.flush()
     with suppress(Exception):
