@@ -40,12 +40,12 @@ def test_every_kind_of_fault_is_drawn_often():
 
 # A value goes wrong on all ranks alike, and before its check names it one rank diverges at a later step. The
 # state in between is wrong, and nobody has said so: the loop may try it.
-@pytest.mark.parametrize("seed", [3431, 19855, 23489, 23639, 25874])
+@pytest.mark.parametrize("seed", [59, 246, 363, 730])
 def test_an_older_state_with_a_silent_error_may_be_tried(seed):
     World(seed).run()
 
 
-@pytest.mark.parametrize("seed", [3431, 19855, 23639, 25874])
+@pytest.mark.parametrize("seed", [59, 363])
 def test_the_replay_finds_the_silent_error_that_no_verdict_named(seed):
     world = World(seed)
     world.run()
