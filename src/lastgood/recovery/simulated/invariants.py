@@ -315,7 +315,7 @@ class Invariants:
         self.opened_us = self.world.kernel.now_us
         self.onset_us = int(str(fields["t_occurred_us"]))
         self.failed, self.planned = set(), {}
-        self.returning.on_open()
+        self.returning.on_open(str(fields["symptom"]))
 
     def _on_escalate(self, fields: dict[str, object]) -> None:
         """An isolation is given up only after every rank that did not leave was ordered to die."""

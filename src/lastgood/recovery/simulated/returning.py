@@ -23,6 +23,7 @@ class Returning:
         self._keys: set[str] = set()
         self._blamed: set[int] = set()
         """Ranks that something else was found wrong with."""
+        self._is_of_errors = False
         self._is_everywhere = False
         self._is_waiting_said = False
 
@@ -40,8 +41,9 @@ class Returning:
             self._raised |= set(found.culprits)
             self._keys.add(found.key)
 
-    def on_open(self) -> None:
-        """A new incident."""
+    def on_open(self, symptom: str) -> None:
+        """A new incident. Where it is not an error that opened it, the errors behind it are another fault's company."""
+        self._is_of_errors = symptom == Symptom.EXCEPTION.value
         self._blamed = set()
         self._is_everywhere = self._is_waiting_said = False
 
@@ -53,7 +55,8 @@ class Returning:
         if action.kind == "diagnose":
             world = self._all.world
             is_one_error = len(self._keys) == 1 and "," not in next(iter(self._keys))
-            if self._raised == set(range(world.size)) and is_one_error and world.size > 1:
+            is_of_all = self._raised == set(range(world.size)) and world.size > 1
+            if is_of_all and is_one_error and self._is_of_errors:
                 self._is_everywhere = True
             self._raised, self._keys = set(), set()
 
