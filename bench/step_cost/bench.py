@@ -148,6 +148,7 @@ def start_plain(_arm: str, world: int, arguments: list[str], out: Path) -> list[
                 env=environment() | given | {"RANK": str(rank), "WORLD_SIZE": str(world)},
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # as lastgood's ranks: the scheduler shares time among sessions
             )
             for rank in range(world)
         ]
