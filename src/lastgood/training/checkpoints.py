@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lastgood.base.clock import boot_id
 from lastgood.base.errors import BadInput, Refused
 from lastgood.recovery.messages import Candidate, Tier
-from lastgood.training.checkpoint_helper import CheckpointHelper
+from lastgood.training.checkpoint_process import CheckpointProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +172,7 @@ class CheckpointKeeper:
         self._run = run
         self._world = world
         self._kept = kept
-        self.helper = CheckpointHelper(
+        self.helper = CheckpointProcess(
             run, [sys.executable, "-m", "lastgood.training.rank.checkpoint"]
         )
         self.pending_step: int | None = None

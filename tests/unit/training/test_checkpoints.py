@@ -9,7 +9,7 @@ import pytest
 
 from lastgood.base.clock import boot_id
 from lastgood.base.errors import Refused
-from lastgood.training import checkpoint_helper
+from lastgood.training import checkpoint_process
 from lastgood.training.checkpoints import (
     CheckpointKeeper,
     checkpoint_candidates,
@@ -166,7 +166,7 @@ def test_what_a_library_prints_is_not_taken_for_an_answer(keeper):
     ],
 )
 def test_a_helper_that_hangs_does_not_pin_a_snapshot_for_ever(keeper, monkeypatch, limit, script):
-    monkeypatch.setattr(checkpoint_helper, limit, 100_000)
+    monkeypatch.setattr(checkpoint_process, limit, 100_000)
     keeper.script = script
     keeper.request(8)
     assert listen(keeper, "failed")[-1]["step"] == 8
@@ -234,14 +234,14 @@ def test_a_stopped_helper_is_killed_at_once_since_the_ranks_wait_for_it(keeper):
 
 
 def test_a_helper_that_neither_computes_nor_writes_is_stuck(keeper, monkeypatch):
-    monkeypatch.setattr(checkpoint_helper, "SILENT_US_MAX", 300_000)
+    monkeypatch.setattr(checkpoint_process, "SILENT_US_MAX", 300_000)
     keeper.script = f"read r; echo '{json.dumps(COPIED)}'; exec sleep 20"
     keeper.request(8)
     assert "neither computed nor wrote for 300 ms" in listen(keeper, "failed")[-1]["reason"]
 
 
 def test_a_helper_that_writes_slowly_is_not_stuck(keeper, monkeypatch):
-    monkeypatch.setattr(checkpoint_helper, "SILENT_US_MAX", 300_000)
+    monkeypatch.setattr(checkpoint_process, "SILENT_US_MAX", 300_000)
     partial = keeper.folder / "step-000000008.partial"
     keeper.script = (
         f"read r; echo '{json.dumps(COPIED)}'; mkdir {partial}; "

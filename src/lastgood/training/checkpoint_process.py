@@ -44,7 +44,7 @@ RESTART_US_MIN = 2_000_000
 CLOSE_S_MAX = 5.0
 
 
-class CheckpointHelper:
+class CheckpointProcess:
     """At most one process, and at most one request."""
 
     def __init__(self, run: RunDir, command: list[str]) -> None:
