@@ -122,6 +122,18 @@ def test_a_stop_between_the_two_readings_is_no_distance(stops):
     assert wall_offset_us(Interrupted(stops=stops)) == 1_000_000_000
 
 
+def test_the_closest_pair_of_readings_counts_when_none_is_close():
+    gaps_us = iter([800_000, 4_000, 900_000, 700_000, 600_000])
+
+    class Slow(ManualClock):
+        def wall_us(self) -> int:
+            self.advance_us(next(gaps_us))
+            return super().wall_us()
+
+    # Read at the end of a gap, and taken for its middle: half of the closest gap is the error.
+    assert wall_offset_us(Slow(1_000_000_000)) == 1_000_000_000 + 2_000
+
+
 def test_the_two_clocks_of_this_host_keep_their_distance():
     first = wall_offset_us(SystemClock())
     assert abs(wall_offset_us(SystemClock()) - first) < 1_000_000

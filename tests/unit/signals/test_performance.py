@@ -95,6 +95,12 @@ def test_a_rank_in_the_usual_spread_of_its_peers_is_ok():
     assert last(*[(100, 180, 140, 60, 200, 220)] * 40).verdict is Verdict.OK
 
 
+def test_a_rank_is_not_slow_in_steps_in_which_its_peers_are_all_over_the_place():
+    scattered = (50_000, 160_000, 100_000, 150_000)
+    verdicts, _ = play(*[EVEN] * 40, *[scattered] * 40)
+    assert {v.verdict for v in verdicts} == {Verdict.OK}
+
+
 def test_a_rank_alone_cannot_be_called_slow():
     assert last((100,)).verdict is Verdict.UNKNOWN
 
@@ -136,6 +142,24 @@ def test_a_rank_that_always_was_slower_is_no_new_fault():
     assert {v.verdict for v in verdicts[60:]} == {
         Verdict.OK
     }  # by then it is known to be its nature
+
+
+def test_a_rank_that_is_slow_from_the_first_steps_on_is_never_replaced_though_acting_costs_nothing():
+    memory = PerformanceMemory(skip_count=0, assumed_cost_us=0)
+    assert Verdict.FAILED not in {v.verdict for v in play(*[SLOW] * 1000, memory=memory)[0]}
+
+
+def test_a_fifth_slower_than_usual_is_not_slow():
+    a_little = (100_000, 367_000, 101_000, 99_000)
+    verdicts, _ = play(*[SLOW] * 80, *[a_little] * 40)
+    assert {v.verdict for v in verdicts[60:]} == {Verdict.OK}
+
+
+def test_long_waves_that_come_again_and_again_are_learned():
+    """Nine slow steps in every forty are more than one of ten: after two of them they are usual."""
+    verdicts, _ = play(*([EVEN] * 31 + [SLOW] * 9) * 8)
+    assert Verdict.SUSPECT in {v.verdict for v in verdicts[:80]}
+    assert {v.verdict for v in verdicts[120:]} == {Verdict.OK}
 
 
 def test_a_rank_that_always_was_slower_is_named_when_it_becomes_slower_still():
