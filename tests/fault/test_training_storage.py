@@ -6,6 +6,7 @@ ledger's disk is full for a while, a loader worker dies, another one outlives it
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,7 +63,7 @@ class Story:
             assert self.supervisor.poll() is None, self.terminal
             return condition()
 
-        wait_until(is_so, limit_s=40)
+        wait_until(is_so)
 
     def wait_for_more(self, kind: str, count: int = 1) -> None:
         """Until so many more events of the kind are on record."""
@@ -181,6 +182,7 @@ def story(tmp_path_factory):
         if told.supervisor.poll() is None:
             told.supervisor.kill()
             told.supervisor.wait()
+            shutil.rmtree(told.run_dir.root, ignore_errors=True)
     return told
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,7 +56,13 @@ def story(tmp_path_factory):
     first.wait()
     sign = read_life(root / "life")
     second = start(folder, run_id)
-    code = second.wait(timeout=120)
+    try:
+        code = second.wait(timeout=150)
+    finally:
+        if second.poll() is None:
+            second.kill()
+            second.wait()
+            shutil.rmtree(root, ignore_errors=True)
     plain = folder / "twin"
     plain.mkdir()
     run_plain(
