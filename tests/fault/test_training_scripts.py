@@ -181,6 +181,7 @@ def test_a_syntax_error_is_said_once_with_its_line_before_anything_is_started(tm
     assert not (tmp_path / "ledger.db").exists()
 
 
+@pytest.mark.nightly
 def test_an_error_before_start_is_said_once_with_the_frames_of_the_script_alone(tmp_path):
     text = "def build():\n    raise KeyError('lr')\n" + "build()\n" + loop_of()
     done = run_script(tmp_path, text, "--nproc-per-node", "2")
@@ -191,6 +192,7 @@ def test_an_error_before_start_is_said_once_with_the_frames_of_the_script_alone(
     assert "worker.py" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_an_error_behind_the_loop_keeps_its_code_its_log_and_what_runs_at_exit(tmp_path):
     after = "import atexit\natexit.register(print, 'at exit', flush=True)\nraise KeyError('report')"
     done = run_script(tmp_path, loop_of(after=after), "--log-dir", str(tmp_path / "logs"))
