@@ -276,7 +276,7 @@ def _restraint(rank: int, *, memory: PerformanceMemory, now_us: int) -> str:
     """Why nothing, or nothing yet, is done about a slow rank although it costs more than a recovery."""
     recent = memory.recently_replaced(now_us)
     if not memory.may_act:
-        return "; the contract says to record it only"
+        return "; slow ranks are recorded and not replaced here"
     if rank in recent:
         ago = format_duration(now_us - memory.replaced_us[rank])
         return f"; it was replaced for this {ago} ago, so it is only recorded"

@@ -43,12 +43,21 @@ class AssessedStep(NamedTuple):
 class Watch:
     """Looks at the ranks of the current generation."""
 
-    def __init__(self, limits: Limits, *, recovery: RecoveryTable | None = None) -> None:
-        """`limits` carries the floors and learns from accepted steps; `recovery` is the contract's word on slow ranks."""
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        recovery: RecoveryTable | None = None,
+        is_observing: bool = False,
+    ) -> None:
+        """`limits` carries the floors and learns from accepted steps; `recovery` is the contract's word on slow ranks.
+
+        Where the run is only observed, a slow rank is never more than suspect.
+        """
         self.limits = limits
         self._liveness: LivenessMemory | None = None
         self._correctness = CorrectnessMemory()
-        self._performance = performance.PerformanceMemory()
+        self._performance = performance.PerformanceMemory(may_act=not is_observing)
         if recovery is not None:
             # At least as long as the loop remembers: being slow again must not widen the domain or end the run.
             self._performance = performance.PerformanceMemory(

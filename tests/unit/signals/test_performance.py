@@ -215,7 +215,7 @@ def test_a_contract_may_say_that_slow_ranks_are_only_recorded():
     memory = PerformanceMemory(skip_count=0, may_act=False, assumed_cost_us=1)
     verdicts, _ = play(*[EVEN] * 40, *[SLOW] * 200, memory=memory)
     assert {v.verdict for v in verdicts} == {Verdict.OK, Verdict.SUSPECT}
-    assert "record it only" in verdicts[-1].evidence[0]
+    assert "recorded and not replaced" in verdicts[-1].evidence[0]
 
 
 def test_a_slow_rank_costs_nothing_while_a_peer_is_as_late():

@@ -102,6 +102,15 @@ def test_a_contract_that_only_records_never_fails_a_slow_rank(ranks):
     assert {v.verdict for v in verdicts} == {Verdict.OK, Verdict.SUSPECT}
 
 
+def test_a_run_that_is_only_observed_never_has_a_slow_rank_that_failed(ranks):
+    watch = started(is_observing=True)
+    play(watch, ranks, range(1, 51))
+    watch.hear(closed("recovered", isolate_us=1))
+    verdicts = play(watch, ranks, range(51, 81), slow=2)
+    assert verdicts[-1].verdict is Verdict.SUSPECT
+    assert "recorded and not replaced here" in verdicts[-1].evidence[0]
+
+
 def test_nobody_asks_how_fast_a_wrong_step_was(ranks):
     watch = started()
     play(watch, ranks, range(1, 51))

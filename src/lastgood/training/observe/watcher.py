@@ -94,7 +94,7 @@ class Watcher:
         self.step_offset = 0
         """Added to the ranks' own numbers where they only count: a restarted process counts from 1 again."""
         self._limits = limits
-        self._watch = Watch(limits)
+        self._watch = Watch(limits, is_observing=True)
         self._stacks = stacks
         self._is_all = is_all
         self._book = case.Book(run=run, host=host or os.uname().nodename)
