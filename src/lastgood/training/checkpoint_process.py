@@ -65,6 +65,7 @@ class CheckpointProcess:
         self._stopped_since_us: int | None = None
         self._signs: tuple[int, int] = (0, 0)
         self._signs_us = 0
+        self._failed_start: str | None = None
         self._verdict: str | None = None
         """Why it was killed from here; None when it ended by itself."""
 
@@ -80,6 +81,9 @@ class CheckpointProcess:
             if self._process.poll() is None:
                 return
             is_early = now_us - self._started_us < RESTART_US_MIN
+            if not self._is_ready:
+                how = _how_it_ended(self._process.returncode)
+                self._failed_start = self._verdict or f"{how} at its start"
             if is_early and not self._is_ready and not at_once:
                 return
         self.close()  # a dead one leaves its pipes behind
@@ -102,7 +106,9 @@ class CheckpointProcess:
         self.start()
         if not self._is_ready and self._is_running():
             self._is_ready = any(answer["kind"] == "ready" for answer in self._answers())
-            if not self._is_ready:
+            if self._is_ready:
+                self._failed_start = None
+            else:
                 self._look_at_start()
         return self._is_ready and self._is_running()
 
@@ -110,10 +116,8 @@ class CheckpointProcess:
         return self._process is not None and self._process.poll() is None
 
     def why_not_ready(self) -> str | None:
-        """Why there is no helper to ask, when it ended before it was ready; None while it may still get there."""
-        if self._is_ready or self._process is None or self._process.poll() is None:
-            return None
-        return self._verdict or f"{_how_it_ended(self._process.returncode)} at its start"
+        """Why the last one ended before it was ready; None once one is, or while the first may still get there."""
+        return None if self._is_ready else self._failed_start
 
     def ask(self, request: dict[str, Any], *, partial: Path, size_bytes: int) -> None:
         """Ask for one checkpoint.

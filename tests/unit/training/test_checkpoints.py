@@ -264,6 +264,24 @@ def test_a_helper_that_cannot_start_is_not_started_over_and_over_and_says_why(ke
     assert keeper.helper.why_not_ready() == "the helper exited with code 4 at its start"
 
 
+def test_a_helper_that_is_stopped_while_it_starts_gives_way_to_another_one_and_is_said(
+    keeper, monkeypatch
+):
+    monkeypatch.setattr(checkpoint_process, "RESTART_US_MIN", 0)
+    keeper.helper.command = ["sh", "-c", "kill -STOP $$; sleep 9"]
+    until = time.monotonic() + 5
+    while keeper.helper.why_not_ready() is None and time.monotonic() < until:
+        assert not keeper.is_ready()
+        time.sleep(0.005)
+    assert keeper.helper.why_not_ready() == "the helper was stopped for 500 ms, and was killed"
+    ready = json.dumps({"kind": "ready", "step": -1})
+    keeper.helper.command = ["sh", "-c", f"echo '{ready}'; sleep 9"]
+    while not keeper.is_ready() and time.monotonic() < until:
+        time.sleep(0.005)
+    assert keeper.is_ready()
+    assert keeper.helper.why_not_ready() is None
+
+
 def test_what_a_failed_checkpoint_left_half_written_is_taken_away(keeper):
     partial = keeper.folder / "step-000000008.partial"
     keeper.script = f"read r; mkdir {partial}; echo half > {partial}/data; kill -9 $$"

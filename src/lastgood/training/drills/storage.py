@@ -138,7 +138,7 @@ DRILLS: tuple[Drill, ...] = (
         group=GROUP,
         title="the disk under the checkpoints is full for a while",
         faults=(
-            a_fault(FaultKind.FULL_CHECKPOINTS, 0, when=When(step=150), duration_us=2_000_000),
+            a_fault(FaultKind.FULL_CHECKPOINTS, 0, when=When(step=150), duration_us=5_000_000),
         ),
         expect=_untouched(_failed("File too large"), _COMMITTED),
         run=_CHECKPOINTS,
