@@ -241,6 +241,11 @@ class HostAttached(Attached):
 
     def begin(self, *, hang_after_us: int) -> None:
         """Join the live folder, start the watcher of this host, and take the exits."""
+        # A watcher that was killed leaves its folder behind: nothing of an earlier job may speak for this one. A stop is
+        # written behind a step, and no rank does one before all have come this far.
+        self._stop.step = 0
+        for kind in ("endings", "first"):
+            self._live.path(kind, self.place.local_rank).unlink(missing_ok=True)
         self._live.join(self.place.local_rank, Joined(self.place.rank, os.getpid()))
         sys.excepthook = self._raised
         self._remember_exit()
