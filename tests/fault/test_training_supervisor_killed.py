@@ -45,7 +45,7 @@ def story(tmp_path_factory):
     folder = tmp_path_factory.mktemp("supervisor")
     run_id = f"test-{folder.name}-{os.getpid()}"
     root = default_root(run_id)
-    first = start(folder, run_id)
+    first = start(folder, run_id, "--snapshots", "striped")
     wait_until(
         lambda: (
             ((sign := read_life(root / "life")) is not None and sign.assessed_step >= KILL_STEP)
@@ -55,7 +55,7 @@ def story(tmp_path_factory):
     first.send_signal(signal.SIGKILL)
     first.wait()
     sign = read_life(root / "life")
-    second = start(folder, run_id)
+    second = start(folder, run_id, "--snapshots", "striped")
     try:
         code = second.wait(timeout=150)
     finally:
