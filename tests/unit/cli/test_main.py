@@ -15,10 +15,12 @@ from lastgood.cli.lazy import LazyCommand
 
 COMMANDS = [
     "demo",
+    "drill",
     "run",
     "import",
     "report",
     "rates",
+    "compare",
     "verify",
     "key",
     "export",

@@ -73,8 +73,9 @@ def import_ledger(tmp_path_factory):
     skipped = {"faults.csv", "nodes.csv"}  # these need a column map, which is beside them
     for file in sorted(SAMPLES.iterdir()):
         if file.name not in skipped and not file.name.endswith("-map.yaml"):
+            # A spool has a folder for each host, and is named by its files here.
             import_files(
-                [file],
+                sorted(file.rglob("*.jsonl")) if file.name == "spool" else [file],
                 ledger=path,
                 options=Options(host="node-17", year=2026, zone="UTC"),
                 clock=ManualClock(IMPORT_US),
