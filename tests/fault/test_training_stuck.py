@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 S = 1_000_000
 HOUR_US = 3600 * S
 STUCK = {
-    "spin": (1, "spinning: it burns CPU", "hold_interpreter_lock"),
+    "spin": (1, "; spinning", "hold_interpreter_lock"),
     "deadlock": (2, "waiting on a lock (futex", "take_lock_twice"),
-    "spin_thread": (0, "spinning: it burns CPU", "hold_interpreter_lock"),
+    "spin_thread": (0, "spinning", "hold_interpreter_lock"),
     "kernel_wait": (3, "process uninterruptible; held in the kernel (", "wait_in_the_kernel"),
 }
 """Kind -> its rank, what the evidence says, and the function that the stacks show."""

@@ -33,6 +33,8 @@ _SIGABRT = 6
 """How the C library ends a process that gave up by itself: the same number on every Linux."""
 _ACTIVE_RATIO_MIN = 0.1
 """Share of wall time on a CPU that a process which waits does not reach, even on a host full of others."""
+_WANTED_RATIO_MIN = 0.8
+"""Share of wall time that was spent running or waiting to run by a process that never sleeps."""
 _BUSY_RATIO_MIN = 0.5
 """Share of wall time that must go to the run queue (starved) or to the CPU (spinning) to say so."""
 
@@ -302,6 +304,8 @@ def _state_words(reading: RankReading, share: _Shares | None) -> str:
                 "; its main thread waits on a lock while another thread is spinning: it burns CPU"
             )
         return "; spinning: it burns CPU without progress"
+    if share is not None and share.cpu + share.runqueue >= _WANTED_RATIO_MIN:
+        return f"; spinning, or starved: it wanted a processor all the time and had one for {share.cpu:.0%} of it"
     if not is_asleep:
         return ""
     if "futex" in reading.waits_in:

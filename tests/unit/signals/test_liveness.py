@@ -338,6 +338,15 @@ def test_a_spinning_rank_that_gets_little_cpu_is_still_said_to_spin():
     assert "; spinning" in held(process=ProcessState.RUNNING, cpu_us=300_000)
 
 
+def test_a_rank_that_hardly_ever_got_a_processor_is_said_to_spin_or_starve():
+    """After four limits it is hung, whichever of the two it is."""
+    verdict = stalled(cpu_us=100_000, wait_us=3_200_000, after_us=3_500_000)
+    assert (
+        "spinning, or starved: it wanted a processor all the time and had one for 3% of it"
+        in (verdict.evidence[0])
+    )
+
+
 def test_a_rank_in_uninterruptible_sleep_is_said_to_be_held_in_the_kernel():
     words = held(process=ProcessState.UNINTERRUPTIBLE, waits_in="kernel_clone", cpu_us=1_900_000)
     assert "held in the kernel (kernel_clone): no signal but SIGKILL can reach it" in words
