@@ -40,7 +40,7 @@ def shell(folder: Path, line: str, **extra: str) -> subprocess.CompletedProcess[
         "LASTGOOD_LEDGER": str(folder / "ledger.db"), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     return subprocess.run(
-        line, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False
+        line, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=140, check=False
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_the_commands_of_the_pages_are_these():
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("line", [c for c in commands(OBSERVE) if c.startswith("lastgood run")])
 def test_a_run_of_the_page_trains_to_its_end(folder, line):
     done = shell(folder, line)
@@ -97,7 +97,7 @@ def test_the_kubectl_of_the_page_reads_the_job(folder):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_the_torchrun_of_the_page_is_not_warned_about_and_the_same_without_the_opt_out_is(folder):
     (line,) = [line for line in commands(ATTACH) if "torchrun" in line]
     script = 'import lastgood\nlastgood.attach()\nprint("attached")\n'
