@@ -370,3 +370,23 @@ def closing_entry(
         # Both are of this boot: the page of another one is not read at all.
         fields["checkpoint_age_us"] = max(0, sign.turn_us - source.published_us)
     return Entry("incident.close", {"incident": resumption.incident, **fields, "body": body})
+
+
+def beginning_again(resumption: Resumption, *, now_us: int, world: int) -> Entry | None:
+    """Return the end of an interruption of which no state is left: everything is done again. `now_us` is wall time."""
+    if resumption.incident is None or resumption.alive_us is None:
+        return None
+    body: dict[str, Any] = {
+        "outcome": "restarted",
+        "resumed_step": 0,
+        "lost_steps": resumption.last_step or 0,
+        "path": "restart",
+        "blast_radius": world,
+        "reason": "neither shared memory nor a checkpoint holds a state: the run begins again",
+    }
+    fields = {
+        "class_": "fail_stop",
+        "symptom": "process_exit",
+        "lost_device_us": world * max(0, now_us - resumption.alive_us),
+    }
+    return Entry("incident.close", {"incident": resumption.incident, **fields, "body": body})

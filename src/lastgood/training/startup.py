@@ -14,7 +14,7 @@ from lastgood.base.units import format_duration
 from lastgood.recovery.messages import ReplayOutcome, VerifyMode
 from lastgood.training import control
 from lastgood.training.handover import HandOver
-from lastgood.training.interrupted import closing_entry
+from lastgood.training.interrupted import beginning_again, closing_entry
 from lastgood.training.sources import Source, find_sources
 
 if TYPE_CHECKING:
@@ -205,6 +205,13 @@ class Startup:
             for name in supervisor.serving
         )
         if is_published:
+            entry = beginning_again(
+                supervisor.resumption,
+                now_us=supervisor.recorder.wall_us(supervisor.now_us()),
+                world=len(supervisor.serving),
+            )
+            if entry is not None:
+                supervisor.recorder.record(entry.kind, **entry.fields)
             supervisor.begin_loop(generation=self._generation, step=0)
         return is_published
 

@@ -291,6 +291,20 @@ def test_a_snapshot_whose_predecessor_is_broken_is_verified_by_running_its_next_
     assert {(6, 6)} == {(p.restore_step, p.target_step) for p in plans}, "7 is known to be broken"
 
 
+def test_an_interrupted_run_of_which_no_state_is_left_says_that_it_begins_again(tmp_path):
+    lost = Resumption(last_attempt=3, alive_us=2_000, last_step=40, incident="r/interruption-1")
+    supervisor = Supervisor(tmp_path, resumption=lost)
+    startup = Startup(supervisor)
+    for worker in supervisor.workers.values():
+        worker.slot = SimpleNamespace(generation=4, view=lambda: SimpleNamespace(published_step=0))
+    supervisor.time_us = 5_000
+    assert startup.advance()
+    assert supervisor.begun == [(4, 0)]
+    (closed,) = [f for k, f in supervisor.events if k == "incident.close"]
+    assert (closed["body"]["outcome"], closed["body"]["lost_steps"]) == ("restarted", 40)
+    assert closed["lost_device_us"] == 2 * 3_000
+
+
 def test_the_noise_that_an_earlier_start_measured_goes_on_to_hold(tmp_path):
     supervisor = Supervisor(tmp_path, resumption=interrupted(assessed_step=8))
     supervisor.tolerance = (0.5).hex()
