@@ -87,6 +87,10 @@ class Effects:
     def _candidates(self) -> tuple[messages.Candidate, ...]:
         options = self._supervisor.options
         found = slot_candidates(self._supervisor.run_dir, world=options.ranks)
+        sign = self._supervisor.resumption.sign
+        if sign is not None and not self._supervisor.has_gone_on:
+            # Left by a supervisor that was killed: what it had not assessed was never part of the run.
+            found = tuple(c for c in found if c.step <= sign.assessed_step)
         assert self._supervisor.state is not None, "the loop asked"
         self._report_headers()
         generation = self._supervisor.state.generation

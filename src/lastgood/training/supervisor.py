@@ -98,7 +98,7 @@ class Supervisor:
         """True once the page of this process tells of a turn of its own."""
         self._state_bytes = self._snapshot_bytes = 0
         self._startup: Startup | None = None
-        self._has_gone_on = False
+        self.has_gone_on = False
         """True once new steps were allowed."""
         self._is_broken = False
         """True once the supervisor itself failed: its snapshots are not to blame."""
@@ -164,7 +164,7 @@ class Supervisor:
     @property
     def keeps_live_files(self) -> bool:
         """True when the next start of this run may need them: it broke, or never came to take up what it found."""
-        return self._is_broken or (self.resumption.has_slots and not self._has_gone_on)
+        return self._is_broken or (self.resumption.has_slots and not self.has_gone_on)
 
     def now_us(self) -> int:
         """Monotonic microseconds."""
@@ -264,7 +264,7 @@ class Supervisor:
     def begin_generation(self, generation: int, *, step: int) -> None:
         """New steps may follow `step` in this generation."""
         self.watch.begin_generation(generation, next_step=step + 1)
-        self._has_gone_on = True
+        self.has_gone_on = True
         self.page.assessed_step = step
         self.life.begin_generation(generation, step=step)
         self.recorder.attempt = generation
