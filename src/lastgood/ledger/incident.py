@@ -328,7 +328,12 @@ def _began(incident: Incident) -> int:
 
 
 def _culprits(events: Sequence[Event]) -> tuple[int, ...]:
-    """The newest diagnosis decides; before one, whoever the first events name."""
+    """The close decides, since others may have failed behind the diagnosis; before it the newest diagnosis, and
+    before that whoever the first events name.
+    """
+    for event in reversed(events):
+        if event.kind == EventKind.INCIDENT_CLOSE and event.ranks:
+            return tuple(sorted(set(event.ranks)))
     for event in reversed(events):
         named = event.body.get("culprits") if event.kind == EventKind.DIAGNOSE else None
         if isinstance(named, list) and all(isinstance(rank, int) for rank in named):

@@ -69,6 +69,17 @@ def test_the_newest_diagnosis_names_the_culprit():
     assert fold_incidents(story.events)[0].ranks == (1, 2)
 
 
+def test_the_close_names_also_those_who_failed_behind_the_diagnosis():
+    story = Story()
+    story.tell("diagnose", 12, incident="i1", body={"culprits": [1]})
+    story.tell("incident.close", 14, incident="i1", ranks=[3, 1])
+    story.tell("annotation", 15, incident="i1", ranks=[0])
+    assert fold_incidents(story.events)[0].ranks == (1, 3)
+    story.tell("incident.close", 16, incident="i2")
+    story.tell("diagnose", 15, incident="i2", body={"culprits": [2]})
+    assert fold_incidents(story.events)[1].ranks == (2,)
+
+
 def test_only_an_accepted_verification_is_one():
     story = Story()
     story.tell("detect", 10, incident="i1")
