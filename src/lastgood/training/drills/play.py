@@ -192,8 +192,11 @@ def _play_child(
     code: int | None = None
     try:
         for start in range(drill.run.starts):
-            if drill.run.prepare is not None:
-                drill.run.prepare(folder, start)
+            try:
+                if drill.run.prepare is not None:
+                    drill.run.prepare(folder, start)
+            except Exception as error:  # noqa: BLE001 - one drill that cannot be set up does not end the series
+                return None, f"start {start + 1} could not be prepared: {error!r}"
             with (folder / "errors.txt").open("ab") as errors:
                 child = subprocess.Popen(
                     _command(drill, folder, run_id, stage),

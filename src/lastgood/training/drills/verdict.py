@@ -191,8 +191,9 @@ def _job(drill: Drill, records: Records) -> list[Line]:
     code = records.exit_code
     if code == _wanted_code(drill) or (code is not None and _wanted_code(drill) is None):
         return []
-    how = "was killed, it took too long" if code is None else f"ended with code {code}"
-    words = records.last_words or records.errors.strip().rpartition("\n")[2]
+    how = "did not end in time" if code is None else f"ended with code {code}"
+    said = records.errors.strip().rpartition("\n")[2]
+    words = said if code is None and said else records.last_words or said
     found = f"it {how}" + (f": {words[:300]}" if words else "")
     return [Line(what="job", expected="it runs", found=found, has_held=False)]
 
@@ -306,7 +307,7 @@ def _endings(drill: Drill, records: Records, events: Sequence[Event]) -> list[Li
     expect, wanted = drill.expect, _wanted_code(drill)
     lines = []
     if wanted is not None:
-        found = "killed, it took too long" if records.exit_code is None else str(records.exit_code)
+        found = "none" if records.exit_code is None else str(records.exit_code)
         ended = next((f"run.end {e.id}" for e in events if e.kind == "run.end"), None)
         lines.append(_equal("exit code", str(wanted), found, event=ended))
     is_asked = expect.is_bitwise_equal
