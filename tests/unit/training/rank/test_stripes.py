@@ -294,6 +294,25 @@ def test_a_sound_stripe_of_another_state_does_not_belong_here(run, replicas, cha
     assert slot_candidates(run, world=WORLD) == ()
 
 
+def test_a_sound_stripe_of_another_replica_shows_in_the_digest_of_the_whole(run, replicas):
+    """Rank 1 writes what another model holds, then says of it what the others say: only the whole contradicts."""
+    published = write_all(run, replicas, 1)[0]
+    other = replica(1)
+    with torch.no_grad():
+        for parameter in other.model.parameters():
+            parameter += 1
+    SnapshotWriter(run, 1, stripe_count=WORLD).write(
+        other, step=1, generation=1, streams=capture_streams(), position={}
+    )
+    path = run.snapshot(1, 1)
+    forged = read_snapshot_header(path) | {"digest": published.replica}
+    path.write_bytes(seal_header(forged) + path.read_bytes()[HEADER_BYTES:])
+    assert [c.step for c in slot_candidates(run, world=WORLD)] == [1]
+    for rank in range(WORLD):
+        with pytest.raises(SnapshotMismatch, match="parameters and optimizer hash to"):
+            load_snapshot(run, rank, 1)
+
+
 @pytest.mark.parametrize("place", ["first", "last"])
 def test_a_flipped_bit_in_any_replica_shows_whoever_keeps_that_stripe(run, place):
     """Rank 1 keeps the middle stripe; the bit is flipped in what ranks 0 and 2 keep."""
