@@ -36,7 +36,7 @@ for batch in run.batches(steps=steps):
             if run.rank == 2 and once("section"):
                 os.kill(os.getpid(), signal.SIGKILL)
     if run.steps_done == 24:
-        with run.section("wait", limit="60s"):
+        with run.section("wait", limit="4min"):
             while not (marks / "refilled").exists():
                 time.sleep(0.02)
     if run.steps_done == 32 and run.rank == 0 and once("between"):
