@@ -10,11 +10,10 @@ from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.verify import verify_ledger
 from tests.fault.observed_run import ObservedRun, steps_done
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(200)]
 ACT = ("--mode", "act", "--hang-after", "1s")
 
 
-@pytest.mark.timeout(170)
 def test_a_stopped_and_then_a_killed_rank_each_start_all_ranks_again(tmp_path):
     kept = tmp_path / "kept.pt"
     with ObservedRun(tmp_path, "--checkpoint", str(kept), ranks=2, options=ACT) as run:
@@ -50,7 +49,6 @@ def test_a_stopped_and_then_a_killed_rank_each_start_all_ranks_again(tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(170)
 def test_an_error_that_comes_back_stops_at_the_contracts_limit_with_93(tmp_path):
     options = ("--raise-at", "3", "--pace-ms", "1", "--optimizer", "SGD")
     with ObservedRun(tmp_path, *options, ranks=2, options=ACT) as run:
@@ -66,7 +64,6 @@ def test_an_error_that_comes_back_stops_at_the_contracts_limit_with_93(tmp_path)
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(120)
 def test_a_rank_that_asks_not_to_be_requeued_is_not_started_again(tmp_path):
     with ObservedRun(tmp_path, "--steps", "5", "--exit-code", "93", ranks=2, options=ACT) as run:
         code = run.end(limit_s=100)

@@ -14,7 +14,7 @@ from lastgood.ledger.verify import verify_ledger
 from tests.fault.observed_run import ObservedRun, steps_done
 from tests.fault.training_drill import wait_until
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(200)]
 RANKS = 3
 
 
@@ -48,7 +48,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return Seen(tmp_path_factory.mktemp("observe"))
 
 
-@pytest.mark.timeout(170)
 def test_a_stopped_rank_is_named_and_the_incident_closes_when_it_goes_on(seen):
     incident = seen.incidents[0]
     assert (incident.symptom, incident.ranks) == ("hang", (1,))
@@ -102,7 +101,6 @@ def test_the_ledger_of_an_observed_run_verifies(seen):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(150)
 def test_a_killed_supervisor_costs_the_records_and_not_the_job(tmp_path):
     with ObservedRun(tmp_path, "--steps", "150", ranks=2) as run:
         run.wait_for(steps_done)
@@ -115,7 +113,6 @@ def test_a_killed_supervisor_costs_the_records_and_not_the_job(tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(150)
 def test_a_script_that_calls_start_is_observed_and_attach_leaves_no_second_watcher(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(

@@ -21,7 +21,7 @@ from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.store import open_store
 from tests.fault.training_drill import wait_until
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(200)]
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parents[1] / "examples" / "slurm" / "train.sbatch"
 JOB = HERE / "attached_job.py"
@@ -149,7 +149,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return Seen(tmp_path_factory.mktemp("slurm"))
 
 
-@pytest.mark.timeout(200)
 def test_a_notice_stops_both_hosts_behind_one_step_and_the_requeued_job_goes_on(seen):
     assert seen.codes == [75, 0]
     stopped = [int(line.split()[-1]) for line in seen.said.splitlines() if "stopped after" in line]
