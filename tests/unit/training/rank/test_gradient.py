@@ -41,12 +41,12 @@ def test_nothing_is_finite():
     assert is_finite(torch.zeros(0))
 
 
-@pytest.mark.parametrize("scale", [1e-38, 1e-20, 1e-3, 1.0, 1e10, 1e25, LARGEST / 8])
+@pytest.mark.parametrize("scale", [1e-38, 1e-25, 1e-3, 1.0, 1e10, 1e25, LARGEST / 8])
 def test_the_sum_of_squares_is_that_of_double_precision_from_the_smallest_to_the_largest(scale):
     tensor = torch.randn(100_000, generator=torch.Generator().manual_seed(1)) * scale
     exact = float(tensor.double().square().sum())
     assert exact > 0
-    assert float(square_sum(tensor)) == pytest.approx(exact, rel=1e-4)
+    assert float(square_sum(tensor)) == pytest.approx(exact, rel=1e-4, abs=0)
 
 
 def test_a_sum_with_a_bad_element_is_not_finite():
