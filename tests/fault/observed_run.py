@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from lastgood.base.clock import SystemClock
 from lastgood.base.errors import LedgerError
 from lastgood.ledger.event import Event
 from lastgood.ledger.store import open_store
+from lastgood.training.rundir import default_root
 
 JOB = Path(__file__).with_name("plain_job.py")
 
@@ -32,11 +34,12 @@ class ObservedRun:
     ) -> None:
         self.ledger = folder / "ledger.db"
         self.log = folder / "command.log"
+        self.run_id = f"{folder.name}-{os.getpid()}"
         self._out = self.log.open("wb")
         self.process = subprocess.Popen(
             [
                 sys.executable, "-m", "lastgood.cli.main", "run", "--nproc-per-node", str(ranks),
-                "--run-id", f"{folder.name}-{os.getpid()}", "--ledger", str(self.ledger),
+                "--run-id", self.run_id, "--ledger", str(self.ledger),
                 "--log-dir", str(folder / "logs"), *options, str(script), *arguments,
             ],
             stdout=self._out, stderr=subprocess.STDOUT,
@@ -84,6 +87,7 @@ class ObservedRun:
                     self.process.wait(timeout=3)
         self.process.kill()
         self.process.wait()
+        shutil.rmtree(default_root(self.run_id), ignore_errors=True)  # what a killed one leaves
 
 
 def steps_done(events: list[Event]) -> int:
