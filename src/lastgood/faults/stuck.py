@@ -58,7 +58,10 @@ def wait_in_the_kernel() -> None:
     """Sit in uninterruptible sleep: a spawning process waits for its child to begin, and the child opens a pipe
     that nobody writes. The interpreter lock is held all the time.
     """
-    pipe = Path(tempfile.mkdtemp(prefix="lastgood-wait-")) / "pipe"
+    live_files = os.environ.get(
+        "LASTGOOD_RUN_DIR"
+    )  # they go away with the run, whoever ends the child first
+    pipe = Path(tempfile.mkdtemp(prefix="lastgood-wait-", dir=live_files)) / "pipe"
     os.mkfifo(pipe, 0o600)
     subprocess.Popen(
         ["/bin/sh", "-c", f'{_RELEASE}; rm -r "${{1%/*}}"', str(os.getpid()), str(pipe)]
