@@ -25,7 +25,7 @@ _INTERRUPTED = Seen(
     words="the first start is closed as interrupted",
 )
 _COMMITTED = Seen(kind="checkpoint.commit", words="a checkpoint is written")
-_CHECKPOINTS = JobSettings(checkpoint_every_us=500_000, steps=400, is_own_process=True)
+_CHECKPOINTS = JobSettings(checkpoint_every_us=500_000, steps=480, is_own_process=True)
 """Long enough for a helper that has to import torch, and for another one after it."""
 _RESTARTED = JobSettings(starts=2, steps=120, is_own_process=True)
 
@@ -138,7 +138,7 @@ DRILLS: tuple[Drill, ...] = (
         group=GROUP,
         title="the disk under the checkpoints is full for a while",
         faults=(
-            a_fault(FaultKind.FULL_CHECKPOINTS, 0, when=When(step=150), duration_us=5_000_000),
+            a_fault(FaultKind.FULL_CHECKPOINTS, 0, when=When(step=260), duration_us=5_000_000),
         ),
         expect=_untouched(_failed("File too large"), _COMMITTED),
         run=_CHECKPOINTS,
