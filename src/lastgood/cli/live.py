@@ -118,6 +118,14 @@ def _remark(body: dict[str, Any]) -> str:
     if text == "a section without a limit":
         limit = format_duration(int(body.get("limit_us", 0)))
         return f"section {body.get('section')} has no limit: a hang in it counts after {limit}; write {body.get('next')}"
+    if text == "a section opens behind different steps":
+        inside = str(body.get("inside"))
+        steps = body.get("steps", {})
+        others = ", ".join(f"rank {r} is in step {s}" for r, s in steps.items() if r != inside)
+        return (
+            f"rank {inside} is in section {body.get('section')} behind step {steps.get(inside)}, while {others}: "
+            f"a counter of the script's own begins again in a spare; {body.get('next')}"
+        )
     return text if text.startswith(_SAID) else ""
 
 

@@ -181,6 +181,8 @@ class SectionChanged(_Message):
     state: str
     is_open: bool
     wall_us: int
+    step: int = 0
+    """Newest accepted step of the rank."""
 
 
 ToWorker = Assignment | Revoked | Proceed | Resumed | StopAfter | FinishAcknowledged | DumpStack

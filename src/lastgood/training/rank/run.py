@@ -351,6 +351,7 @@ class Run:
                 state=counts_as,
                 is_open=is_open,
                 wall_us=self._clock.wall_us(),
+                step=self.steps_done,
             )
         )
 
