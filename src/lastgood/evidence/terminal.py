@@ -289,6 +289,8 @@ class _Page:
             else "verification: none recorded",
             indent=3,
         )
+        for words in card.evidence:
+            self.line(f"seen: {words}", indent=3)
         numbers = "; ".join(f"{r.label} {_value(r)}" for r in card.figures)
         self.line(numbers, indent=3)
         self.line("; ".join(f"{label}: {words}" for label, words in card.facts), "dim", indent=3)

@@ -123,7 +123,8 @@ def _ended(readings: Sequence[RankReading]) -> Assessment | None:
         raised,
         onset_us=min(r.raised.t_us for r in raised if r.raised),
         evidence=tuple(
-            f"rank {r.rank} raised {r.raised.type_name} in step {r.raised.step}: {r.raised.message}"
+            f"rank {r.rank} raised {r.raised.type_name} in step {r.raised.step}"
+            f"{f' ({r.raised.place})' if r.raised.place else ''}: {r.raised.message}"
             for r in raised
             if r.raised
         ),

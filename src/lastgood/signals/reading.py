@@ -92,6 +92,8 @@ class Raised:
     """True when it came out of the process group (a peer died), false when the user's code raised it."""
     step: int
     t_us: int
+    place: str = ""
+    """Innermost line of the user's own code, such as `train.py:31 in fetch`; empty when it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

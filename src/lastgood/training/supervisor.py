@@ -38,6 +38,7 @@ from lastgood.training.shutdown import end_orphans, end_processes
 from lastgood.training.slot import ControlPage
 from lastgood.training.startup import Startup
 from lastgood.training.striping import stripe_count
+from lastgood.training.trace_place import innermost_place
 from lastgood.training.watch import Watch
 
 if TYPE_CHECKING:
@@ -343,6 +344,7 @@ class Supervisor:
                 is_group_error=message.is_group_error,
                 step=message.step,
                 t_us=self.now_us(),
+                place=innermost_place(message.trace),
             ),
         )
         if not message.is_group_error:
@@ -407,6 +409,7 @@ class Supervisor:
         if not self._effects.is_generation_up:
             return
         self.hear_last_words()
+        self.sections.look()
         workers = [self.workers[name] for name in self.serving]
         verdict = self.leavers.look(self, workers, now_us=now_us)
         if verdict is None and not self.leavers.has_ending:

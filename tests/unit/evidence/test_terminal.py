@@ -51,6 +51,10 @@ def test_injected_faults_are_announced_before_any_number():
     assert "(injected, recovered)" in text
 
 
+def test_an_incident_says_what_was_seen():
+    assert "seen: rank 2 (w2) ended by signal 9" in printed(full_report())
+
+
 def test_each_number_prints_its_kind():
     assert "ETTR          0.8731 measured" in printed(full_report())
 

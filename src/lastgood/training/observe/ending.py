@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_REQUEUE
 from lastgood.signals.reading import Phase, Raised
+from lastgood.training.trace_place import innermost_place
 
 if TYPE_CHECKING:
     from lastgood.training.slot import StatusSlot
@@ -69,6 +70,7 @@ def read_ending(path: Path) -> EndingNote | None:
                 is_group_error=bool(note["is_group_error"]),
                 step=int(note["step"]),
                 t_us=int(note["t_us"]),
+                place=innermost_place(str(note.get("trace", ""))),
             )
         return EndingNote(int(note["code"]), raised, str(note.get("trace", "")))
     except (OSError, ValueError, KeyError, TypeError):
