@@ -26,6 +26,7 @@ from lastgood.training.rank.observed_run import is_observed, start_observed
 from lastgood.training.rank.passes import Pass, PassKind, passes_of_probe
 from lastgood.training.rank.replica import Replica
 from lastgood.training.rank.sizing import ready_message
+from lastgood.training.rank.state import capture_streams, restore_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -313,6 +314,8 @@ class Run:
     ) -> AbstractContextManager[None]:
         """Declare a long phase outside the steps, with its own limit for the hang detector.
 
+        The global random streams are afterwards what they were before: an evaluation changes no training step.
+
         Args:
             name: such as `eval`.
             limit: such as `10min`; without it the limit is learned from earlier sections of that name.
@@ -335,9 +338,12 @@ class Run:
         self._link.slot.open_section(name, limit_us)
         opened_us = self._clock.monotonic_us()
         self._generation.injection.enter_section()
+        streams = capture_streams()
         try:
             yield
         finally:
+            # The next step draws from the streams, and a spare that replays it never ran this section.
+            restore_streams(streams)
             self._sections_us += self._clock.monotonic_us() - opened_us
             self._link.slot.close_section()
             self._link.slot.enter(Phase.BETWEEN)

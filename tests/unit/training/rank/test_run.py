@@ -1,7 +1,9 @@
 """The loop as a script sees it, with a made-up supervisor: which batches come, and which results are kept."""
 
+import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,7 +16,7 @@ from lastgood.training.rank.group import Group
 from lastgood.training.rank.injection import StepInjection
 from lastgood.training.rank.replica import Replica
 from lastgood.training.rank.run import Run
-from lastgood.training.rank.state import Trainable, digest_tensors
+from lastgood.training.rank.state import Trainable, capture_streams, digest_tensors, restore_streams
 from lastgood.training.rundir import RunDir
 from lastgood.training.slot import ControlPage, StatusSlot
 
@@ -154,6 +156,17 @@ def test_a_run_that_had_ended_does_not_take_one_step_more(world, limits):
     assert spare.seen == [(5, 0.0, True)] * 3  # thrown away, tried, replayed
     assert spare.run.steps_done == 4
     assert spare.link.slot.view().published_step == 4
+
+
+def test_a_section_leaves_the_random_streams_as_it_found_them(world):
+    """A spare that replays the next step never ran it: what it drew would be missing there."""
+    worker = world()
+    draws = lambda: (torch.rand(1).item(), np.random.rand(), random.random())  # noqa: NPY002
+    before = capture_streams()
+    with worker.run.section("eval"):
+        inside = draws()
+    assert draws() == inside
+    restore_streams(before)
 
 
 def test_a_stop_request_holds_behind_its_step(world):
