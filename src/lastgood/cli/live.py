@@ -134,9 +134,13 @@ def _incident_line(event: Event) -> str:
     match event.kind:
         case "incident.open":
             evidence = "; ".join(map(str, body.get("evidence", ())))
-            return f"detected {event.symptom} of {_ranks(event)}: {evidence}"
+            who = f" of {_ranks(event)}" if event.ranks else ""
+            return f"detected {event.symptom}{who}: {evidence}"
         case "diagnose" if body.get("stack_groups"):
             return _stack_words(body)
+        case "diagnose" if body.get("return_count"):
+            count = count_of(body, "return_count", "time")
+            return f"the same failure came back, {count} now: every rank of the host is replaced"
         case "isolate":
             return f"isolated{_time(event.isolate_us)}: killed {_names(body.get('killed'))}, parked {_names(body.get('parked'))}"
         case "restore" if body.get("step") is None:

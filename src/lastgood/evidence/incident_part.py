@@ -238,6 +238,8 @@ def title_of(incident: Incident) -> str:
     """What was seen, in one plain sentence."""
     if incident.is_planned and incident.symptom is None:
         return "Planned stop"
+    if incident.id.rpartition("/")[2].startswith("interruption-"):
+        return "The supervisor ended"
     who = _ranks_words(incident.ranks) if incident.ranks else "a rank"
     words = SYMPTOM_TITLES.get(incident.symptom or "")
     if words is None:

@@ -83,6 +83,7 @@ def _say_diagnosis(turn: Turn, *, is_first: bool = False) -> None:
                 "culprits": list(case.culprits),
                 "stacks": dict(case.stacks),
                 "domain": case.diagnosis.domain.value,
+                "return_count": case.diagnosis.return_count,
                 "path": case.path,
             },
         )
@@ -297,6 +298,7 @@ def _symptom(answer: Restored | Replayed) -> Symptom:
 def take_new_fault(turn: Turn, assessment: Assessment) -> None:
     """A verdict while an incident is open belongs to it: more culprits, an older divergent step."""
     case = turn.open_case
+    assessment = _without_executed(turn, assessment)
     if _is_known(turn, assessment):
         return
     divergent = [s for s in (case.below_step, assessment.first_divergent_step) if s is not None]
@@ -335,9 +337,20 @@ def take_new_fault(turn: Turn, assessment: Assessment) -> None:
         turn.change_case(plan=None, target=None)
 
 
+def _without_executed(turn: Turn, assessment: Assessment) -> Assessment:
+    """The verdict without the ranks that this recovery itself killed: that they ended is no fault of theirs."""
+    if assessment.symptom is not Symptom.PROCESS_EXIT:
+        return assessment
+    serving, killed = turn.crew.serving, turn.open_case.killed
+    own = tuple(r for r in assessment.culprits if serving[r] not in killed)
+    return replace(assessment, culprits=own)
+
+
 def _is_known(turn: Turn, assessment: Assessment) -> bool:
-    """Whether this is the error that every rank raised, seen once more before they are back at work."""
+    """Whether nothing of this is new: ended ranks that were killed here, or the error that every rank raised."""
     case = turn.open_case
+    if assessment.symptom is Symptom.PROCESS_EXIT and not assessment.culprits:
+        return True
     return (
         assessment.symptom is Symptom.EXCEPTION
         and not case.is_assigned

@@ -60,6 +60,8 @@ class Startup:
             self._refuse_to_start_over()
         plan = None if self._source is None else self._source.plan
         tolerance = self._tolerance()
+        if self._has_joined:
+            supervisor.recorder.record("attempt.end", body={"reason": "its state did not hold"})
         supervisor.recorder.attempt = self._generation
         workers = {str(rank): name for rank, name in enumerate(supervisor.serving)}
         if self._source is not None:

@@ -34,6 +34,12 @@ def said(*incidents: Incident, drill: Drill | None = None):
     return headline(incidents, drill=drill or Drill(), ending="the run ended")
 
 
+def test_the_death_of_a_supervisor_is_not_that_of_a_rank():
+    assert (
+        title_of(Incident(id="r/interruption-1", symptom="process_exit")) == "The supervisor ended"
+    )
+
+
 def test_blast_radius_of_a_class_is_the_largest_and_lost_steps_are_summed():
     made = [
         incident("a", blast_radius=2, lost_steps=1),

@@ -46,6 +46,21 @@ def recover_everywhere(scene):
     )
 
 
+# --- what the loop itself does is nobody's fault ---
+
+
+def test_a_rank_that_a_widened_recovery_killed_is_not_named_for_having_ended():
+    s = Scene(spares=4).recover(2)
+    s.tell(m.SpareReady("n0"), m.Progress(12, s.state.generation))
+    s.tell(failed(Symptom.PROCESS_EXIT, 2))
+    (killed,) = [a.workers for a in s.actions if isinstance(a, m.Kill)][-1:]
+    innocent = s.state.crew.serving.index(killed[0])
+    assert innocent != 2, "the domain was not widened"
+    s.tell(failed(Symptom.PROCESS_EXIT, innocent, 2))
+    assert notes(s, "another fault in the same incident") == []
+    assert s.state.case.culprits == (2,)
+
+
 # --- no spare left --------------------------------------------------------------------------------
 
 
