@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from lastgood.evidence.report import Report
 
 SQLITE = b"SQLite format 3\x00"
-APPLICATION_ID_AT = 68
-"""Where SQLite's header keeps the number that tells a ledger from any other database."""
+"""How the file of a database begins."""
 
 
 @click.command(context_settings=CONTEXT)
@@ -78,7 +77,7 @@ def report(
             next=f"lastgood report ... --charts DIR --chart-format {chart_format}",
         )
     question = rates_question(**asked)
-    with stages(3 if html or charts else 2) as on_stage, _opened(paths, ledger, on_stage) as (path, named):  # fmt: skip
+    with stages(3 if html or charts else 2) as on_stage, _opened(paths, ledger, on_stage) as (path, named, code):  # fmt: skip
         on_stage("reading the ledger")
         made = _make_report(
             path,
@@ -102,7 +101,7 @@ def report(
         click.echo(f"page: {html}", err=True)
     if charts is not None:
         click.echo(f"charts: {len(drawn)} in {charts}", err=True)
-    return EXIT_HELD
+    return code
 
 
 def _print_report(made: Report, *, as_json: bool) -> None:
@@ -124,8 +123,10 @@ def _print_report(made: Report, *, as_json: bool) -> None:
 @contextmanager
 def _opened(
     paths: Sequence[Path], ledger: Path | None, on_stage: Any
-) -> Generator[tuple[Path, str]]:
-    """The ledger to read and how the report names it; files are imported into one that is gone afterwards.
+) -> Generator[tuple[Path, str, int]]:
+    """The ledger to read, how the report names it, and the exit code of what was read.
+
+    Files are imported into a ledger that is gone afterwards.
 
     Raises:
         BadInput: a ledger beside files, two ledgers, or no such path.
@@ -134,7 +135,7 @@ def _opened(
     stored = [path for path in named if is_ledger(path) or is_export(path)]
     if len(named) <= 1 and (not named or stored or not os.path.exists(named[0])):
         path = named[0] if stored and is_export(named[0]) else ledger_path(named[0] if named else None)  # fmt: skip
-        yield path, str(path)
+        yield path, str(path), EXIT_HELD
         return
     if stored or ledger is not None:
         raise BadInput(
@@ -147,32 +148,32 @@ def _opened(
     with tempfile.TemporaryDirectory(prefix="lastgood-report-") as folder:
         place = Path(folder) / "temporary.db"
         on_stage("importing")
-        _import(paths, place)
-        yield place, f"temporary, from {', '.join(path.name for path in paths[:4])}" + (" and more" if len(paths) > 4 else "")  # fmt: skip
+        code = _import(paths, place)
+        more = " and more" if len(paths) > 4 else ""
+        yield place, f"temporary, from {', '.join(path.name for path in paths[:4])}{more}", code
 
 
 def is_ledger(path: Path) -> bool:
-    """True for a file that is a ledger by its header, whatever its name."""
-    from lastgood.ledger.schema import APPLICATION_ID
+    """True for a file that can only be a ledger, whatever its name.
 
+    Not the application id: of a ledger that is being written, or whose writer was killed, it may still stand in the
+    log beside the file. Whether a database is a ledger is said by whoever opens it.
+    """
     try:
         with open(path, "rb") as file:
-            head = file.read(APPLICATION_ID_AT + 4)
+            head = file.read(len(SQLITE))
     except OSError:
         return False
-    return (
-        head.startswith(SQLITE)
-        and int.from_bytes(head[APPLICATION_ID_AT:], "big") == APPLICATION_ID
-    )
+    return head == SQLITE or (not head and path.with_name(path.name + "-wal").exists())
 
 
-def _import(paths: Sequence[Path], place: Path) -> None:
+def _import(paths: Sequence[Path], place: Path) -> int:
     from lastgood.ledger.importers.driver import import_files
 
     result = import_files(list(paths), ledger=place)
     total = result.total
     for file in result.files[:8]:
-        click.echo(f"{file.name}: {file.format or 'empty'}{' (detected)' if file.is_detected else ''}", err=True)  # fmt: skip
+        click.echo(f"{file.name}: {file.format or ('left out' if file.left_out else 'empty')}{' (detected)' if file.is_detected else ''}", err=True)  # fmt: skip
     click.echo(
         f"imported into a temporary ledger: {total.read:,} rows read, {total.accepted:,} accepted, "
         f"{total.ignored_count:,} ignored, {total.rejected_count:,} rejected",
@@ -181,6 +182,9 @@ def _import(paths: Sequence[Path], place: Path) -> None:
     for reason, rejection in list(total.rejected.items())[:8]:
         first = rejection.examples[0].locator if rejection.examples else ""
         click.echo(f"rejected: {reason} ({rejection.count:,}, first at {first})", err=True)
+    for loss in [file.loss for file in result.files if file.loss is not None][:8]:
+        click.echo(f"! {loss}", err=True)
+    return result.exit_code
 
 
 # --- the report ---------------------------------------------------------------------------------------------

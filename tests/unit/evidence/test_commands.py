@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from pathlib import Path
+
 import pytest
 
 from lastgood.contract.starter import starter_text
 from lastgood.evidence import archive
 from lastgood.ledger.store import open_store
 from tests.unit.evidence import sample_run
+
+SAMPLES = Path(__file__).parents[2] / "samples" / "import"
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +106,36 @@ def test_a_file_that_is_no_ledger_is_refused_without_a_traceback(cli, tmp_path):
     assert result.exit_code in {2, 3}
     assert "no format recognises this file" in result.stderr
     assert "lastgood import FORMAT PATH" in result.stderr
+
+
+def test_a_ledger_whose_writer_was_killed_is_reported_from_its_log(cli, tmp_path):
+    """Its main file holds no page yet: everything is in the log beside it."""
+    place = tmp_path / "live.db"
+    with open_store(place) as store:
+        store.append(sample_run.five_faults())
+        for name in (place.name, f"{place.name}-wal"):
+            shutil.copy(tmp_path / name, tmp_path / f"killed-{name}")
+    result = cli("report", tmp_path / "killed-live.db")
+    assert result.exit_code == 0, result.stderr
+    assert sample_run.RUN in result.stdout
+
+
+def test_a_database_that_is_no_ledger_is_called_that(cli, tmp_path):
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("create table t (x)")
+    result = cli("report", tmp_path / "other.db")
+    assert result.exit_code in {2, 3}
+    assert "not a ledger" in result.stderr
+
+
+def test_a_file_of_a_folder_that_nobody_knows_is_said_and_counts(cli, tmp_path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "y.log").write_text("some text nobody knows\n")
+    shutil.copy(SAMPLES / "alertmanager.jsonl", folder)
+    result = cli("report", folder)
+    assert "y.log is left out" in result.stderr
+    assert result.exit_code == 1
 
 
 def test_bundle_then_recompute_says_equal_with_the_count(cli, ledger, tmp_path):
