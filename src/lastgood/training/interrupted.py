@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lastgood.base.clock import boot_id
 from lastgood.base.errors import Refused
 from lastgood.base.units import format_duration
 from lastgood.contract.taxonomy import EventKind
@@ -23,6 +22,7 @@ from lastgood.ledger.event import time_of
 from lastgood.training.leftovers import Leftover, end_leftovers, sessions_of
 from lastgood.training.life import LastSign, Tail, read_life
 from lastgood.training.rundir import RunDir, default_root, is_left_behind
+from lastgood.training.same_run import SAME, short
 
 if TYPE_CHECKING:
     from lastgood.ledger.event import Event
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from lastgood.training.sources import Source
 
 INTERRUPTION = "interruption"
-_SAME = {
-    "script": "the same script",
-    "world": "as many ranks",
-    "contract_digest": "the same contract",
-}
 
 
 class Entry(NamedTuple):
@@ -65,6 +60,10 @@ class History:
     pending_checkpoint: int | None = None
     chunks: frozenset[tuple[int, int]] = frozenset()
     """First step and begin of every recorded chunk of steps."""
+    started: Mapping[str, Any] = field(default_factory=dict)
+    """What `run.start` of the last start says."""
+    has_finished: bool = False
+    """Its last end has exit code 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,19 +104,6 @@ class Claim(NamedTuple):
     ended: tuple[Leftover, ...]
 
 
-def identity_of(options: RunOptions, *, contract_digest: str) -> dict[str, Any]:
-    """Return what makes two starts one run."""
-    return {
-        "run": options.run_id,
-        "script": str(options.script.resolve()),
-        "arguments": list(options.arguments),
-        "world": options.ranks,
-        "contract_digest": contract_digest,
-        "boot_id": boot_id(),
-        "ledger": str(options.ledger),
-    }
-
-
 def claim_folder(options: RunOptions, identity: Mapping[str, Any]) -> Claim:
     """Make the run's folder, or take over the one that a killed supervisor of the same run left.
 
@@ -148,23 +134,18 @@ def _usable_sign(run_dir: RunDir, identity: Mapping[str, Any]) -> LastSign | Non
         return None
     if sign is None or sign.assessed_step < 0 or known.get("boot_id") != identity["boot_id"]:
         return None
-    for key, needs in _SAME.items():
+    for key, needs in SAME.items():
         if known.get(key) == identity[key]:
             continue
         run_dir.release()
         raise Refused(
             "the interrupted run with this id is another one",
             where=str(run_dir.root),
-            found=f"{key} {_short(known.get(key))} there, {_short(identity[key])} here",
+            found=f"{key} {short(known.get(key))} there, {short(identity[key])} here",
             needs=f"{needs}: its state {sign.assessed_step} is still in shared memory",
             next=f"choose another --run-id, or give its state up: rm -r {run_dir.root}",
         )
     return sign
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 80 else f"{text[:12]}..."
 
 
 # --- the ledger of the last start -----------------------------------------------------------------
@@ -182,8 +163,10 @@ def read_history(events: Iterable[Event]) -> History:
         found["last_attempt"] = max(found["last_attempt"], event.attempt or 0)
         found["alive_us"] = max(found["alive_us"], time_of(event))
         match event.kind:
-            case EventKind.RUN_START | EventKind.RUN_END:
-                found["is_open"] = event.kind == EventKind.RUN_START
+            case EventKind.RUN_START:
+                found |= {"is_open": True, "has_finished": False, "started": event.body}
+            case EventKind.RUN_END:
+                found |= {"is_open": False, "has_finished": event.body.get("exit_code") == 0}
             case EventKind.EXPOSURE_JOIN:
                 joined |= {rank: str(event.body.get("worker", "")) for rank in event.ranks}
             case EventKind.EXPOSURE_LEAVE:

@@ -20,13 +20,13 @@ from lastgood.training.interrupted import (
     Resumption,
     claim_folder,
     closing_entries,
-    identity_of,
     opening_entries,
     read_history,
     resumption_of,
 )
 from lastgood.training.machine import machine_versions, run_topology
 from lastgood.training.recorder import Recorder
+from lastgood.training.same_run import identity_of, refuse_other_run
 from lastgood.training.supervisor import Supervisor
 from lastgood.training.unwritten import put_unwritten, save_unwritten
 
@@ -102,8 +102,9 @@ def _supervise(
     topology = run_topology(options.ranks)
     identity = identity_of(options, contract_digest=contract_digest(contract))
     # Before anything is recorded: a refusal must not look like another start of that run.
-    claim = claim_folder(options, identity)
     history = _history(options)
+    refuse_other_run(history, identity)
+    claim = claim_folder(options, identity)
     resumption = resumption_of(history, claim, run_id=options.run_id)
     recorder = Recorder(
         writer,

@@ -17,7 +17,6 @@ from lastgood.training.interrupted import (
     Claim,
     claim_folder,
     closing_entries,
-    identity_of,
     opening_entries,
     read_history,
     resumption_of,
@@ -25,6 +24,7 @@ from lastgood.training.interrupted import (
 from lastgood.training.life import LastSign, LifePage, Tail
 from lastgood.training.options import RunOptions
 from lastgood.training.rundir import RunDir
+from lastgood.training.same_run import identity_of
 
 NOW_US = 9_000_000
 
