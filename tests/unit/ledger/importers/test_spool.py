@@ -88,46 +88,6 @@ def written(tmp_path: Path, events: dict[str, list[Event]]) -> Path:
     return tmp_path / "s"
 
 
-def test_a_silence_that_no_host_could_name_is_named_by_the_fewest_collectives(tmp_path):
-    hosts = {"a": [waited("a", {"0": 40, "1": 40}, 10_000_000)], "b": [waited("b", {"2": 39, "3": 40}, 10_500_000)]}  # fmt: skip
-    import_files([written(tmp_path, hosts)], ledger=tmp_path / "l.db", format="spool")
-    (incident,) = fold_incidents(stored(tmp_path))
-    assert (incident.symptom, incident.ranks) == ("hang", (2,))
-
-
-def test_with_equal_counts_the_silence_is_an_incident_without_a_name(tmp_path):
-    hosts = {"a": [waited("a", {"0": 40}, 10_000_000)], "b": [waited("b", {"1": 40}, 10_500_000)]}
-    import_files([written(tmp_path, hosts)], ledger=tmp_path / "l.db", format="spool")
-    (incident,) = fold_incidents(stored(tmp_path))
-    assert incident.ranks == ()
-
-
-def test_one_host_that_waits_is_no_incident_of_its_own(tmp_path):
-    hosts = {"a": [waited("a", {"0": 40}, 10_000_000)]}
-    import_files([written(tmp_path, hosts)], ledger=tmp_path / "l.db", format="spool")
-    assert fold_incidents(stored(tmp_path)) == []
-
-
-def test_a_host_that_never_said_how_it_ended_is_named_when_others_ended_of_it(tmp_path):
-    clock = ManualClock(9_000_000)
-
-    def say(kind: str, body: dict) -> Event:
-        return new_event(kind, clock=clock, run="r", attempt=1, body=body)
-
-    def attached(host: str, rank: int) -> Event:
-        return say("annotation", {"host": host, "pids": {str(rank): 7}})
-
-    victim = say("observation", {"text": "ended", "victims": [0]})
-    hosts = {
-        "a": [attached("a", 0), victim, say("attempt.end", {"exit_codes": {"0": 75}})],
-        "b": [attached("b", 1)],
-    }
-    import_files([written(tmp_path, hosts)], ledger=tmp_path / "l.db", format="spool")
-    (incident,) = fold_incidents(stored(tmp_path))
-    assert (incident.symptom, incident.ranks) == ("process_exit", (1,))
-    assert [(d.kind, d.id) for d in incident.domain] == [("host", "b")]
-
-
 @pytest.mark.parametrize("gap_us", [0, 250_000, -40_000])
 def test_the_offset_of_a_clock_is_told_from_steps_that_both_saw_end(tmp_path, gap_us):
     ended = [1_000_000 + 50_000 * k for k in range(20)]
