@@ -152,14 +152,36 @@ class Trainable:
             for name, parameter in (parameters | self._parameters_outside()).items():
                 shards.local_of(parameter).copy_(tensors[shards.name_of(name, parameter)])
                 parameter.grad = None
-            for name, buffer in self.model.named_buffers():
-                buffer.copy_(tensors[f"buffer.{name}"])
+            saved = {
+                n.removeprefix("buffer."): t for n, t in tensors.items() if n.startswith("buffer.")
+            }
+            for name, _ in list(self.model.named_buffers()):
+                if name not in saved:
+                    self._set_buffer(name, None)
+            for name, tensor in saved.items():
+                self._set_buffer(name, tensor)
         self._load_optimizer(tensors, values)
         for thing, key in ((self.scheduler, "scheduler"), (self.scaler, "scaler")):
             if thing is not None and values[key] is not None:
                 thing.load_state_dict(values[key])
         for name, thing in self.extra.items():
             thing.load_state_dict(values["extra"][name])
+
+    def _set_buffer(self, name: str, saved: torch.Tensor | None) -> None:
+        """A buffer that grows while training (a queue, a history) has another shape here: it is made anew.
+
+        Never copied over another shape: broadcasting would fill it without a word.
+        """
+        owner, _, leaf = name.rpartition(".")
+        buffers = self.model.get_submodule(owner)._buffers  # noqa: SLF001 - setattr would refuse nothing and check nothing
+        live = buffers.get(leaf)
+        if saved is None:
+            buffers[leaf] = None
+        elif live is not None and (live.shape, live.dtype) == (saved.shape, saved.dtype):
+            live.copy_(saved)
+        else:
+            place = live if live is not None else next(self.model.parameters(), saved)
+            buffers[leaf] = saved.detach().to(place.device, copy=True)
 
     def _load_optimizer(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
         for group, saved in zip(

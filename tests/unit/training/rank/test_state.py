@@ -442,3 +442,50 @@ def test_truth_values_counts_complex_and_empty_tensors_are_compared_as_well():
     assert largest_difference({"a": torch.tensor(3)}, {"a": torch.tensor(4)}) == 0.25
     assert largest_difference({"a": torch.zeros(0)}, {"a": torch.zeros(0)}) == 0
     assert largest_difference({"a": torch.tensor([1 + 1j])}, {"a": torch.tensor([1 + 0j])}) == 1
+
+
+class Growing(torch.nn.Module):
+    """A history that grows by a row a step, one that appears late, and one that is dropped."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 1)
+        self.inner = torch.nn.Module()
+        self.inner.register_buffer("history", torch.zeros(1, 2))
+        self.register_buffer("late", None)
+        self.register_buffer("dropped", torch.ones(3))
+
+    def step(self, rows):
+        for _ in range(rows):
+            self.inner.history = torch.cat([self.inner.history, torch.rand(1, 2)])
+        self.late, self.dropped = torch.rand(4), None
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_buffers_that_grow_appear_or_are_dropped_come_back_as_they_were(rows):
+    torch.manual_seed(3)
+    model, fresh = Growing(), Growing()
+    saved_in, loaded_in = (Trainable(m, adamw(m.parameters())) for m in (model, fresh))
+    model.step(rows)
+    replicated, private = saved_in.tensors()
+    kept = {name: tensor.clone() for name, tensor in (replicated | private).items()}
+    loaded_in.load(kept, saved_in.values())
+    assert torch.equal(fresh.inner.history, model.inner.history)
+    assert torch.equal(fresh.late, model.late)
+    assert fresh.dropped is None
+    # Loaded a second time it is the same state, and the live buffer shares no memory with what was loaded.
+    fresh.inner.history += 1
+    loaded_in.load(kept, saved_in.values())
+    assert torch.equal(fresh.inner.history, model.inner.history)
+
+
+def test_a_buffer_of_a_larger_shape_is_not_filled_by_broadcasting():
+    model, wider = Growing(), Growing()
+    wider.inner.history = torch.rand(4, 2)
+    saved, loaded = (
+        Trainable(model, adamw(model.parameters())),
+        Trainable(wider, adamw(wider.parameters())),
+    )
+    replicated, private = saved.tensors()
+    loaded.load(replicated | private, saved.values())
+    assert wider.inner.history.shape == (1, 2)
