@@ -64,7 +64,7 @@ def mean_shift(strata: Sequence[Stratum], *, level: float = 0.95, seed: int = 0)
     is_bounded = 0 <= place < len(shifts)
     n_a, n_b = sum(len(s.a) for s in both), sum(len(s.b) for s in both)
     return MeanShift(
-        difference=_difference(both),
+        difference=difference_of_means(both),
         lo=float(shifts[place]) if is_bounded else -math.inf,
         hi=float(shifts[len(shifts) - 1 - place]) if is_bounded else math.inf,
         level=level,
@@ -80,8 +80,8 @@ def p_of_scaled(strata: Sequence[Stratum], ratio: float, *, seed: int = 0) -> fl
     return mean_shift([Stratum(s.a, [ratio * v for v in s.b]) for s in strata], seed=seed).p
 
 
-def _difference(strata: Sequence[Stratum]) -> float:
-    """Each stratum counts as much as the smaller of its sides allows: 1 / (1/m + 1/n)."""
+def difference_of_means(strata: Sequence[Stratum]) -> float:
+    """A minus B over strata; each counts as much as the smaller of its sides allows: 1 / (1/m + 1/n)."""
     weights = [len(s.a) * len(s.b) / (len(s.a) + len(s.b)) for s in strata]
     parts = [sum(s.a) / len(s.a) - sum(s.b) / len(s.b) for s in strata]
     total = sum(weights)

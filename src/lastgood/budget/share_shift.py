@@ -6,7 +6,8 @@ the pieces scatter around it, so a run with one long and lucky piece is no proof
 
 Source: ratio estimator, Cochran (1977), 6.3; its variance by leaving out one piece at a time, Quenouille (1956) and
 Tukey (1958); renewal reward, Ross (1996), 3.6; Welch (1947).
-Assumes: independent pieces of one kind on each side. With few pieces of very different length the interval is a
+Runs under different conditions are compared within those (strata), each weighed by its time on both sides together.
+Assumes: independent pieces of one kind on each side of a stratum. With few pieces of very different length the interval is a
 little too narrow; its calibration is in the tests.
 """
 
@@ -42,11 +43,20 @@ class ShareShift:
     p: float
     n_a: int
     n_b: int
+    n_min: int
+    """Of the smaller side of the smallest stratum."""
 
     @property
     def can_tell(self) -> bool:
-        """Both sides have pieces enough to scatter."""
-        return min(self.n_a, self.n_b) >= PIECES_MIN
+        """Both sides of each stratum have pieces enough to scatter."""
+        return self.n_min >= PIECES_MIN
+
+
+class PieceStratum(NamedTuple):
+    """The pieces of both sides under one set of conditions."""
+
+    a: Sequence[Piece]
+    b: Sequence[Piece]
 
 
 def share_shift(a: Sequence[Piece], b: Sequence[Piece], *, level: float = 0.95) -> ShareShift:
@@ -54,45 +64,89 @@ def share_shift(a: Sequence[Piece], b: Sequence[Piece], *, level: float = 0.95) 
 
     Assumes: see the module; pieces of some length on both sides.
     """
+    return share_shift_within([PieceStratum(a, b)], level=level)
+
+
+def share_shift_within(strata: Sequence[PieceStratum], *, level: float = 0.95) -> ShareShift:
+    """The difference of the two shares, each that of the conditions of both sides together.
+
+    Assumes: see the module; at least one stratum, and pieces of some length on both sides of each.
+    """
     from scipy.special import stdtrit
 
-    one, two = _side(a), _side(b)
-    difference = two.share - one.share
-    error, degrees = _welch(one.variance, two.variance, len(a), len(b))
-    is_known = min(len(a), len(b)) >= PIECES_MIN
-    reach = -float(stdtrit(degrees, (1 - level) / 2)) * error if is_known else math.inf
+    whole = _weighed(strata, 1.0)
+    is_known = _can_tell(strata)
+    difference = whole.share_b - whole.share_a
+    reach = -float(stdtrit(whole.degrees, (1 - level) / 2)) * whole.error if is_known else math.inf
     return ShareShift(
-        share_a=one.share,
-        share_b=two.share,
+        share_a=whole.share_a,
+        share_b=whole.share_b,
         difference=difference,
         lo=difference - reach,
         hi=difference + reach,
         level=level,
-        p=_p(difference, error, degrees) if is_known else 1.0,
-        n_a=len(a),
-        n_b=len(b),
+        p=_p(difference, whole.error, whole.degrees) if is_known else 1.0,
+        n_a=sum(len(s.a) for s in strata),
+        n_b=sum(len(s.b) for s in strata),
+        n_min=min(min(len(s.a), len(s.b)) for s in strata),
     )
 
 
 def p_of_waste_ratio(a: Sequence[Piece], b: Sequence[Piece], ratio: float) -> float:
     """Two-sided p value of the hypothesis that A wastes `ratio` times the share that B wastes."""
-    if min(len(a), len(b)) < PIECES_MIN:
+    return p_of_waste_ratio_within([PieceStratum(a, b)], ratio)
+
+
+def p_of_waste_ratio_within(strata: Sequence[PieceStratum], ratio: float) -> float:
+    """The same over strata."""
+    if not _can_tell(strata):
         return 1.0
-    one, two = _side(a), _side(b)
-    excess = (1 - one.share) - ratio * (1 - two.share)
-    error, degrees = _welch(one.variance, ratio**2 * two.variance, len(a), len(b))
-    return _p(excess, error, degrees)
+    whole = _weighed(strata, ratio)
+    excess = (1 - whole.share_a) - ratio * (1 - whole.share_b)
+    return _p(excess, whole.error, whole.degrees)
 
 
-def pieces_needed(shift: ShareShift, a: Sequence[Piece], b: Sequence[Piece]) -> int | None:
+def pieces_needed(shift: ShareShift, strata: Sequence[PieceStratum]) -> int | None:
     """How many pieces on each side would show a difference of the size that was seen with 80 % power."""
     from scipy.special import ndtri
 
     if not shift.difference:
         return None
-    spread = _side(a).variance * len(a) + _side(b).variance * len(b)
+    spread = sum(
+        weight * (_side(s.a).variance * len(s.a) + _side(s.b).variance * len(s.b))
+        for weight, s in zip(_weights(strata), strata, strict=True)
+    )
     reach = float(ndtri(1 - (1 - shift.level) / 2)) + float(ndtri(0.8))
     return max(PIECES_MIN, math.ceil(reach**2 * spread / shift.difference**2))
+
+
+class _Whole(NamedTuple):
+    share_a: float
+    share_b: float
+    error: float
+    degrees: float
+
+
+def _can_tell(strata: Sequence[PieceStratum]) -> bool:
+    return all(min(len(s.a), len(s.b)) >= PIECES_MIN for s in strata)
+
+
+def _weights(strata: Sequence[PieceStratum]) -> list[float]:
+    lengths = [sum(p.length_us for p in (*s.a, *s.b)) for s in strata]
+    return [length / (sum(lengths) or 1.0) for length in lengths]
+
+
+def _weighed(strata: Sequence[PieceStratum], ratio: float) -> _Whole:
+    """Both shares over all strata, and the error of A minus `ratio` times B."""
+    share_a = share_b = 0.0
+    parts: list[tuple[float, int]] = []
+    for weight, s in zip(_weights(strata), strata, strict=True):
+        one, two = _side(s.a), _side(s.b)
+        share_a += weight * one.share
+        share_b += weight * two.share
+        parts.append((weight**2 * one.variance, len(s.a)))
+        parts.append((weight**2 * ratio**2 * two.variance, len(s.b)))
+    return _Whole(share_a, share_b, *_welch(parts))
 
 
 class _Side(NamedTuple):
@@ -115,13 +169,12 @@ def _side(pieces: Sequence[Piece]) -> _Side:
     return _Side(share, (n - 1) / n * sum((value - middle) ** 2 for value in without))
 
 
-def _welch(var_a: float, var_b: float, n_a: int, n_b: int) -> tuple[float, float]:
-    """Standard error of the difference, and its degrees of freedom."""
-    total = var_a + var_b
+def _welch(parts: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    """Standard error of a sum of independent parts (variance, pieces), and its degrees of freedom."""
+    total = sum(variance for variance, _ in parts)
     if not total:
         return 0.0, 1.0
-    parts = [(v, n - 1) for v, n in ((var_a, n_a), (var_b, n_b)) if n > 1]
-    return math.sqrt(total), total**2 / sum(v * v / df for v, df in parts)
+    return math.sqrt(total), total**2 / sum(v * v / (n - 1) for v, n in parts if n > 1)
 
 
 def _p(difference: float, error: float, degrees: float) -> float:

@@ -50,7 +50,7 @@ WIDTH = 79
 @click.option(
     "--changed",
     metavar="NAMES",
-    help="Conditions that were changed on purpose, such as limits,machine.",
+    help="Conditions that were changed on purpose or may differ, such as limits,machine.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(
@@ -65,8 +65,8 @@ def compare(
 ) -> int:
     """Judge the claim that AFTER is better than BEFORE.
 
-    Each side is a ledger, a bundle, or LEDGER#RUN. Like is compared with like: incidents by their fault or symptom,
-    and sides only when nothing differs but what --changed names. The answers are shown, not shown, worse and cannot
+    Each side is a ledger, a bundle, or LEDGER#RUN. Like is compared with like: incidents of one fault or symptom whose
+    runs differ in nothing but what --changed names. The answers are shown, not shown, worse and cannot
     tell; exit 0 when all are shown, 1 when one is not shown or worse, 3 when one cannot be told.
     """
     from lastgood.evidence.claim import judge_claims
@@ -75,7 +75,7 @@ def compare(
 
     sides = read_side(before), read_side(after)
     _refuse_shared(*sides)
-    names = _changed(changed, *sides)
+    names = _changed(changed)
     chosen = [ClaimName(name) for name in dict.fromkeys(claims)]
     results = judge_claims(
         chosen, *sides, Asked(level=level, at_least=at_least, changed=frozenset(names))
@@ -112,15 +112,18 @@ def _refuse_shared(before: Side, after: Side) -> None:
         )  # fmt: skip
 
 
-def _changed(text: str | None, before: Side, after: Side) -> list[str]:
+def _changed(text: str | None) -> list[str]:
+    from lastgood.evidence.claim_conditions import NAMES
+
     names = [name.strip() for name in (text or "").split(",") if name.strip()]
-    known = sorted({*before.conditions, *after.conditions})
     for name in names:
-        if name not in known:
+        if name not in NAMES:
             raise BadInput(
-                "no such condition", where="--changed", found=name,
-                needs=f"one of: {', '.join(known) or 'none is on record'}",
-            )  # fmt: skip
+                "no such condition",
+                where="--changed",
+                found=name,
+                needs=f"one of: {', '.join(NAMES)}",
+            )
     return names
 
 
@@ -161,16 +164,14 @@ def _print(result: ClaimResult) -> None:
     _say(f"effect  {_effect_words(result)}")
     for row in result.strata if len(result.strata) > 1 else ():
         ends = f"{_value(row.before, result)} -> {_value(row.after, result)}"
-        click.echo(
-            f"    {row.kind:<24} n {row.n_before} and {row.n_after}, {result.statistic} {ends}"
-        )
+        _say(f"  {row.kind:<24} n {row.n_before} and {row.n_after}, {result.statistic} {ends}")
     _say(f"method: {result.method}")
     for line in result.left_out:
         _say(f"left out: {line}")
     for reason in result.reasons:
         _say(f"because: {reason}")
-    if any(reason in result.differing for reason in result.reasons):
-        _say("next: name what was changed on purpose with --changed, or make the sides alike")
+    if result.next:
+        _say(f"next: {result.next}")
     if result.needed:
         _say(result.needed)
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from lastgood.budget.multiplicity import holm
+from lastgood.evidence.claim_conditions import differences
 from lastgood.evidence.claim_measure import measure
-from lastgood.evidence.claim_records import MAY_DIFFER, Answer, Asked, ClaimName, ClaimResult, Found
+from lastgood.evidence.claim_records import TOO_FEW, Answer, Asked, ClaimName, ClaimResult, Found
 from lastgood.evidence.claim_sides import Side
 
 
@@ -21,39 +22,21 @@ def judge_claims(
     claims: Sequence[ClaimName], before: Side, after: Side, asked: Asked
 ) -> tuple[ClaimResult, ...]:
     """The answer to each claim; several claims share the chance of a false one (Holm)."""
-    differing, obstacles = _differences(before, after, asked.changed)
+    differing = tuple(differences(before.conditions, after.conditions, asked.changed).values())
     found = [measure(claim, before, after, asked) for claim in claims]
     better = holm([f.p_better for f in found]).tolist()
     other = holm([f.p_any for f in found]).tolist()
     return tuple(
-        _answered(f, p, q, asked, differing, obstacles, count=len(claims))
+        _answered(f, p, q, asked, differing, count=len(claims))
         for f, p, q in zip(found, better, other, strict=True)
     )
 
 
-def _differences(
-    before: Side, after: Side, changed: frozenset[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """All conditions that differ, and those of them that nobody said were changed."""
-    differing, obstacles = [], []
-    for name in sorted({*before.conditions, *after.conditions}):
-        a, b = before.conditions.get(name, ()), after.conditions.get(name, ())
-        if a == b:
-            continue
-        text = f"{name}: {', '.join(a) or 'not recorded'} before, {', '.join(b) or 'not recorded'} after"
-        differing.append(text)
-        if name not in changed and name not in MAY_DIFFER:
-            obstacles.append(text)
-    return tuple(differing), tuple(obstacles)
-
-
 def _answered(
-    found: Found, p: float, p_any: float, asked: Asked, differing: tuple[str, ...], obstacles: tuple[str, ...],
-    *, count: int,
-) -> ClaimResult:  # fmt: skip
+    found: Found, p: float, p_any: float, asked: Asked, differing: tuple[str, ...], *, count: int
+) -> ClaimResult:
     alpha = 1 - asked.level
-    reasons = (*obstacles, *found.obstacles)
-    if reasons:
+    if found.obstacles:
         answer = Answer.CANNOT_TELL
     elif found.is_better and p <= alpha:
         answer = Answer.SHOWN
@@ -64,8 +47,27 @@ def _answered(
     return msgspec.structs.replace(
         found.result,
         answer=str(answer),
-        reasons=reasons,
+        reasons=found.obstacles,
         differing=differing,
-        p_adjusted=p if count > 1 else None,
-        needed="" if answer in {Answer.SHOWN, Answer.WORSE} else found.result.needed,
+        next=_next(found, asked),
+        p=found.p,
+        p_adjusted=(p_any if answer is Answer.WORSE else p) if count > 1 else None,
+        needed=found.result.needed if _helps_more(found, answer) else "",
+    )
+
+
+def _helps_more(found: Found, answer: Answer) -> bool:
+    """More of the same incidents would tell; they are no help against what is unknown or unlike."""
+    if answer is Answer.CANNOT_TELL:
+        return all(reason.startswith(TOO_FEW) for reason in found.obstacles)
+    return answer is Answer.NOT_SHOWN
+
+
+def _next(found: Found, asked: Asked) -> str:
+    """What a person can type where the conditions left nothing to tell."""
+    if not found.to_name:
+        return ""
+    names = ",".join(sorted({*found.to_name, *asked.changed}))
+    return (
+        f"make the sides alike, or say what was changed on purpose or may differ: --changed {names}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 import msgspec
@@ -10,6 +11,8 @@ import msgspec
 MAY_DIFFER = frozenset({"lastgood"})
 """What an improvement is expected to change; it is printed, and needs no excuse."""
 POWER = 0.8
+TOO_FEW = "too few"
+"""With this begins an obstacle that more incidents would remove."""
 
 
 class ClaimName(enum.StrEnum):
@@ -44,13 +47,16 @@ class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StratumRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of fault on both sides; nothing is tested within it."""
+    """One kind of fault under one set of conditions on both sides; nothing is tested within it."""
 
     kind: str
     n_before: int
     n_after: int
     before: float | None
     after: float | None
+    unknown_before: int = 0
+    """Incidents without a value on record."""
+    unknown_after: int = 0
 
 
 class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +90,8 @@ class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     """Conditions that differ, those that were said to be changed included."""
     strata: tuple[StratumRow, ...] = ()
     left_out: tuple[str, ...] = ()
+    next: str = ""
+    """What to type, where the conditions left nothing to tell."""
     kind: str = "measured"
 
 
@@ -110,3 +118,33 @@ class Found:
     is_better: bool
     is_worse: bool
     obstacles: tuple[str, ...]
+    to_name: tuple[str, ...] = ()
+    """Conditions that would be no obstacle if they were said to be changed."""
+    has_unknown: bool = False
+    """Each p value takes what speaks against its own direction for the unknown values."""
+
+    @property
+    def p(self) -> float | None:
+        """What stands beside the effect: of the direction that holds whatever the unknown values were."""
+        if not self.has_unknown or self.is_better:
+            return self.result.p
+        return self.p_any if self.is_worse else 1.0
+
+
+def make_result(
+    claim: ClaimName, asked: Asked, *, measure: str, unit: str, statistic: str, effect_unit: str,
+    before: SideSummary, after: SideSummary, effect: float | None, lo: float | None, hi: float | None, p: float,
+    method: str, needed: str, strata: tuple[StratumRow, ...], left_out: tuple[str, ...], is_injected: bool,
+) -> ClaimResult:  # fmt: skip
+    """What was found, still without an answer."""
+    return ClaimResult(
+        claim=str(claim), measure=measure, unit=unit, statistic=statistic, before=before, after=after,
+        effect=finite(effect), effect_unit=effect_unit, lo=finite(lo), hi=finite(hi), level=asked.level, p=p,
+        p_adjusted=None, at_least=asked.at_least, answer="", reasons=(), needed=needed, method=method,
+        is_injected=is_injected, differing=(), strata=strata, left_out=left_out,
+    )  # fmt: skip
+
+
+def finite(value: float | None) -> float | None:
+    """None for what has no number."""
+    return value if value is not None and math.isfinite(value) else None

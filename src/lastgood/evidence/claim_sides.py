@@ -1,15 +1,14 @@
 """One side of a claim: the incidents of a ledger with what is compared, and the conditions that they happened under.
 
-Like is compared with like. An incident stands in the stratum of its injected fault, or of its symptom; what a run was
-started with (ranks, contract, limits, machine, versions) is kept beside it, so that a side that differs in more than
-what was changed on purpose can be told apart from an improvement.
+Like is compared with like. An incident stands in the stratum of its injected fault, or of its symptom, and of what its
+run was started with (ranks, contract, limits, machine, versions), so that a side that differs in more than what was
+changed on purpose can be told apart from an improvement. What never happened is infinite; what nobody knows is None.
 """
 
 from __future__ import annotations
 
 import math
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,14 +19,20 @@ from lastgood.base.errors import BadInput
 from lastgood.base.units import format_duration
 from lastgood.budget.share_shift import Piece
 from lastgood.evidence.archive import unpack
-from lastgood.ledger.event import Event
+from lastgood.evidence.claim_conditions import (
+    OUTSIDE_DRILL,
+    Conditions,
+    Starts,
+    every_value,
+)
+from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.incident import Incident, fold_incidents
 from lastgood.ledger.store import read_store
 from lastgood.ledger.walltime import WallState, WallTime, partition
 
-_DRILL_MODES = frozenset({"demo", "drill"})
 _WENT_ON = frozenset({"recovered", "resolved", "restarted"})
 _NEVER = frozenset({"escalated", "ended"})
+UNKNOWN_KIND = "unknown symptom"
 _OUTSIDE = frozenset((WallState.PLANNED, WallState.EXCLUDED))
 
 
@@ -46,6 +51,21 @@ class Counted:
     recovery_us: float | None
     """From the detection to the end of the incident, its verification included."""
     lost_steps: float | None
+    """Infinity where the incident ended the job: what that lost has no end on record."""
+    lost_at_least: float
+    """What the records tell of it, whatever became of the incident."""
+    conditions: Conditions
+    """What its run was started with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimePiece:
+    """A piece of the time of a run, with what that run was started with."""
+
+    piece: Piece
+    unknown_us: float
+    """The part of it of which nobody knows what it was."""
+    conditions: Conditions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +75,10 @@ class Side:
     name: str
     runs: tuple[str, ...]
     counted: tuple[Counted, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TimePiece, ...]
     """Of all runs whose work is on record, cut at the end of each incident."""
+    unworked: tuple[TimePiece, ...]
+    """Of the runs without an accepted step on record: all of it is unknown."""
     conditions: dict[str, tuple[str, ...]]
     """What the runs were started with, by name; every value that occurs."""
     notes: tuple[str, ...]
@@ -90,21 +112,21 @@ def read_side(given: str) -> Side:
 
 def side_of(events: Sequence[Event], *, name: str) -> Side:
     """The side of these events. Pure: the same events give the same side, in whatever order."""
-    drilled = {
-        e.run for e in events if e.kind == "run.start" and e.body.get("mode") in _DRILL_MODES
-    }
+    events = in_effect(events)
+    starts = Starts(events)
     incidents = [i for i in fold_incidents(events) if not i.is_planned]
     faults, unseen = _injections(events)
-    counted = [_counted(i, faults.get(i.id), is_drilled=i.run in drilled) for i in incidents]
-    counted += [_never_detected(body, number) for number, body in enumerate(unseen)]
+    counted = [_counted(i, faults.get(i.id), starts) for i in incidents]
+    counted += [_never_detected(event, number, starts) for number, event in enumerate(unseen)]
     runs = tuple(dict.fromkeys(e.run for e in events if e.run and e.kind == "run.start"))
-    pieces, notes = _pieces(events, incidents, runs)
+    pieces, unworked, notes = _pieces(events, incidents, runs, starts)
     return Side(
         name=name,
         runs=runs,
         counted=tuple(counted),
         pieces=tuple(pieces),
-        conditions=_conditions(events),
+        unworked=tuple(unworked),
+        conditions=every_value([*starts.all, *(c.conditions for c in counted)]),
         notes=(*notes, *_left_out(counted)),
         marks=frozenset(e.id for e in events if e.kind in {"run.start", "incident.open"}),
     )
@@ -131,7 +153,7 @@ def _read(path: Path) -> list[Event]:
 # --- incidents ----------------------------------------------------------------------------------------
 
 
-def _injections(events: Iterable[Event]) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+def _injections(events: Iterable[Event]) -> tuple[dict[str, dict[str, Any]], list[Event]]:
     """Incident -> what was injected for it, and the injections that nobody detected."""
     faults: dict[str, dict[str, Any]] = {}
     unseen = []
@@ -139,45 +161,71 @@ def _injections(events: Iterable[Event]) -> tuple[dict[str, dict[str, Any]], lis
         if event.kind != "annotation" or event.body.get("injected") is not True:
             continue
         if event.incident is None:
-            unseen.append(event.body)
+            unseen.append(event)
         else:
             faults.setdefault(event.incident, event.body)
     return faults, unseen
 
 
-def _counted(incident: Incident, fault: dict[str, Any] | None, *, is_drilled: bool) -> Counted:
-    injected_us = (fault or {}).get("injected_wall_us")
-    kind = str((fault or {}).get("fault_kind") or incident.symptom or "unknown symptom")
-    detected_us = incident.detected_us
-    recovery: float | None = None
-    if incident.outcome in _NEVER:
-        recovery = math.inf
-    elif (
-        incident.outcome in _WENT_ON and incident.closed_us is not None and detected_us is not None
-    ):
-        recovery = _positive(incident.closed_us - detected_us)
+def _counted(incident: Incident, fault: dict[str, Any] | None, starts: Starts) -> Counted:
+    conditions = starts.at(incident.run, incident.opened_us)
+    kind = str((fault or {}).get("fault_kind") or incident.symptom or UNKNOWN_KIND)
+    is_noted = fault is not None or bool(incident.injected)
+    is_drilled = conditions.get("injected") == "yes"
+    has_ended_job = incident.outcome in _NEVER
+    stated = float(incident.lost_steps or 0)
+    since_injection, since_onset = _latencies(incident, fault)
     return Counted(
         id=incident.id,
         kind=kind.replace("_", " "),
-        is_injected=is_drilled or fault is not None or bool(incident.injected),
-        since_injection_us=(
-            None if injected_us is None or detected_us is None else _positive(detected_us - injected_us)
-        ),
-        since_onset_us=None if incident.detect_us is None else _positive(incident.detect_us),
-        recovery_us=recovery,
-        lost_steps=None if incident.lost_steps is None else float(incident.lost_steps),
+        is_injected=is_drilled or is_noted,
+        since_injection_us=since_injection,
+        since_onset_us=since_onset,
+        recovery_us=_recovery(incident),
+        lost_steps=math.inf if has_ended_job else None if incident.lost_steps is None else stated,
+        lost_at_least=stated,
+        conditions={**conditions, "injected": OUTSIDE_DRILL} if is_noted and not is_drilled else conditions,
     )  # fmt: skip
 
 
-def _never_detected(body: dict[str, Any], number: int) -> Counted:
+def _latencies(
+    incident: Incident, fault: dict[str, Any] | None
+) -> tuple[float | None, float | None]:
+    """From the injection and from the recorded onset; an injected fault that nothing detected took for ever."""
+    if incident.detected_us is None:
+        never = None if fault is None else math.inf
+        return never, never
+    injected_us = (fault or {}).get("injected_wall_us")
+    return (
+        None if injected_us is None else _positive(incident.detected_us - injected_us),
+        None if incident.detect_us is None else _positive(incident.detect_us),
+    )
+
+
+def _recovery(incident: Incident) -> float | None:
+    if incident.outcome in _NEVER:
+        return math.inf
+    if incident.closed_us is None or incident.detected_us is None:
+        return None
+    is_over = incident.outcome in _WENT_ON
+    return _positive(incident.closed_us - incident.detected_us) if is_over else None
+
+
+def _never_detected(event: Event, number: int, starts: Starts) -> Counted:
+    body = event.body
+    at_us = body.get("injected_wall_us")
+    conditions = starts.at(event.run, at_us if isinstance(at_us, int) else time_of(event))
+    is_drilled = conditions.get("injected") == "yes"
     return Counted(
         id=f"undetected {number + 1}",
-        kind=str(body.get("fault_kind", "unknown symptom")).replace("_", " "),
+        kind=str(body.get("fault_kind") or UNKNOWN_KIND).replace("_", " "),
         is_injected=True,
         since_injection_us=math.inf,
         since_onset_us=math.inf,
         recovery_us=math.inf,
         lost_steps=None,
+        lost_at_least=0.0,
+        conditions=conditions if is_drilled else {**conditions, "injected": OUTSIDE_DRILL},
     )
 
 
@@ -201,77 +249,44 @@ def _left_out(counted: Sequence[Counted]) -> list[str]:
 
 
 def _pieces(
-    events: Sequence[Event], incidents: Sequence[Incident], runs: Sequence[str]
-) -> tuple[list[Piece], list[str]]:
-    """Each run whose work is on record, cut where an incident ends."""
-    pieces, notes = [], []
+    events: Sequence[Event], incidents: Sequence[Incident], runs: Sequence[str], starts: Starts
+) -> tuple[list[TimePiece], list[TimePiece], list[str]]:
+    """Each run whose work is on record, cut where an incident ends; and the time of the others."""
+    pieces, unworked, notes = [], [], []
     for run in runs:
         own = [e for e in events if e.run == run]
         last_us = max((e.t_observed_us or e.t_occurred_us or 0 for e in own), default=0)
         wall = partition(own, run=run, as_of_us=last_us)
         if not wall.is_work_recorded or not wall.accepted_steps:
             notes.append(f"run {run} has no accepted step and counts for no ETTR")
+            unworked += _cut(wall, (), starts)
             continue
         unknown_us = wall.totals_us.get(WallState.UNKNOWN, 0)
         if unknown_us:
             notes.append(f"{format_duration(unknown_us)} of run {run} are unknown, and not useful")
         ends = sorted(i.closed_us for i in incidents if i.run == run and i.closed_us is not None)
-        pieces += _cut(wall, ends)
-    return pieces, notes
+        pieces += _cut(wall, ends, starts)
+    return pieces, unworked, notes
 
 
-def _cut(wall: WallTime, ends: Sequence[int]) -> list[Piece]:
+def _cut(wall: WallTime, ends: Sequence[int], starts: Starts) -> list[TimePiece]:
     inside = [end for end in ends if wall.start_us < end < wall.end_us]
     edges = [wall.start_us, *inside, wall.end_us]
     cut = []
     for begin_us, end_us in pairwise(edges):
-        useful = length = 0
+        useful = length = unknown = 0
         for span in wall.spans:
             shared = min(end_us, span.end_us) - max(begin_us, span.start_us)
             if shared > 0 and span.state not in _OUTSIDE:
                 length += shared
                 useful += shared if span.state is WallState.PRODUCTIVE else 0
+                unknown += shared if span.state is WallState.UNKNOWN else 0
         if length:
-            cut.append(Piece(useful, length))
+            cut.append(
+                TimePiece(
+                    piece=Piece(useful, length),
+                    unknown_us=unknown,
+                    conditions=starts.at(wall.run, begin_us),
+                )
+            )
     return cut
-
-
-# --- conditions ---------------------------------------------------------------------------------------
-
-
-def _conditions(events: Sequence[Event]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, Counter[str]] = {}
-    for event in events:
-        if event.kind == "run.start":
-            for name, value in _started_with(event).items():
-                found.setdefault(name, Counter())[value] += 1
-    return {name: tuple(sorted(values)) for name, values in sorted(found.items())}
-
-
-def _started_with(event: Event) -> dict[str, str]:
-    body, versions = event.body, event.versions or {}
-    command = body.get("command") or []
-    mode = str(body.get("mode", "unknown"))
-    floor_us = body.get("hang_floor_us")
-    digest = body.get("contract_digest")
-    told = {
-        "world": body.get("world"),
-        "spares": body.get("spares"),
-        "contract": None if digest is None else str(digest)[:12],
-        "limits": None if floor_us is None else f"hang after {format_duration(floor_us)}",
-        "machine": body.get("host"),
-        "job": _job(command),
-        "snapshots": body.get("snapshots"),
-        "injected": "yes" if mode in _DRILL_MODES else "no",
-        **{name: versions.get(name) for name in ("lastgood", "torch", "kernel")},
-    }
-    return {name: str(value) for name, value in told.items() if value is not None}
-
-
-def _job(command: Sequence[object]) -> str | None:
-    """The script and its arguments; what names a place differs from run to run and is no condition."""
-    if not command:
-        return None
-    return " ".join(
-        [Path(str(command[0])).name, *(str(c) for c in command[1:] if "/" not in str(c))]
-    )

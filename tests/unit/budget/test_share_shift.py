@@ -7,9 +7,11 @@ from scipy.stats import t as student
 
 from lastgood.budget.share_shift import (
     Piece,
+    PieceStratum,
     p_of_waste_ratio,
     pieces_needed,
     share_shift,
+    share_shift_within,
 )
 
 A = [Piece(8, 10), Piece(6, 10), Piece(9, 10), Piece(5, 10)]
@@ -62,7 +64,34 @@ def test_pieces_that_do_not_scatter_are_not_divided_by_nothing():
 
 def test_the_number_of_pieces_needed_is_that_of_a_difference_of_means():
     shift = share_shift(A, B)
-    assert pieces_needed(shift, A, B) >= 4
-    near = share_shift(A, [Piece(7.5, 10)] * 5)
-    assert pieces_needed(near, A, [Piece(7.5, 10)] * 5) > pieces_needed(shift, A, B)
-    assert pieces_needed(share_shift(A, A), A, A) is None
+    assert pieces_needed(shift, [PieceStratum(A, B)]) >= 4
+    close = [Piece(7.5, 10)] * 5
+    near = pieces_needed(share_shift(A, close), [PieceStratum(A, close)])
+    assert near > pieces_needed(shift, [PieceStratum(A, B)])
+    assert pieces_needed(share_shift(A, A), [PieceStratum(A, A)]) is None
+
+
+def test_a_side_with_more_of_the_bad_conditions_is_not_worse_for_it():
+    """Within either condition nothing differs; only the mix does. Both shares are those of one mix."""
+    good, bad = [Piece(9, 10), Piece(9.2, 10)] * 4, [Piece(3, 10), Piece(3.2, 10)] * 4
+    pooled = share_shift([*good[:4], *bad, *bad], [*good, *good, *bad[:4]])
+    assert pooled.p < 0.05
+    apart = share_shift_within([
+        PieceStratum(good[:4], [*good, *good]), PieceStratum([*bad, *bad], bad[:4]),
+    ])  # fmt: skip
+    assert apart.difference == pytest.approx(0.0)
+    assert apart.p == pytest.approx(1.0)
+    assert apart.share_a == pytest.approx((9.1 + 3.1) / 20)
+
+
+def test_strata_of_which_one_is_too_small_tell_nothing():
+    short = share_shift_within([PieceStratum(A, B), PieceStratum(A, B[:3])])
+    assert not short.can_tell
+    assert short.p == 1.0
+
+
+def test_one_condition_dealt_over_two_strata_has_about_the_error_of_one():
+    both = share_shift_within([PieceStratum(A, B), PieceStratum(A, B)])
+    one = share_shift([*A, *A], [*B, *B])
+    assert both.difference == pytest.approx(one.difference)
+    assert both.hi - both.lo == pytest.approx(one.hi - one.lo, rel=0.25)

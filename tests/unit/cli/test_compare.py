@@ -5,7 +5,8 @@ import json
 import pytest
 
 from lastgood.cli.main import main
-from tests.unit.evidence.claim_cases import TEN, write_side
+from lastgood.ledger.store import open_store
+from tests.unit.evidence.claim_cases import TEN, side_events, write_side
 
 HALF = [v / 2 for v in TEN]
 
@@ -55,6 +56,22 @@ def test_what_was_changed_on_purpose_is_named(sides, capsys):
     )
     assert main([*arguments, "--changed", "limit"]) == 2
     assert "contract, injected, job" in capsys.readouterr().err
+
+
+def test_what_no_record_tells_is_no_improvement_and_can_be_accepted(tmp_path, capsys):
+    sides = []
+    for name, times in (("a", TEN), ("b", HALF)):
+        path = tmp_path / f"{name}.db"
+        with open_store(path) as store:
+            store.append([e for e in side_events(name, times) if e.kind != "run.start"])
+        sides.append(str(path))
+    arguments = ["compare", *sides, "--claim", "detection_latency"]
+    assert main(arguments) == 3
+    out = capsys.readouterr().out
+    assert "CANNOT TELL" in out
+    assert "because: no conditions on record" in out
+    assert "--changed job,limits,machine,world" in " ".join(out.split())
+    assert main([*arguments, "--changed", "job,limits,machine,world"]) == 0
 
 
 def test_json_holds_every_number_and_both_sides(sides, capsys):

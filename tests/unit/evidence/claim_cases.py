@@ -12,7 +12,7 @@ TEN = [1.00, 1.02, 0.98, 1.05, 1.10, 0.95, 1.01, 1.03, 0.99, 1.07]
 
 def side_events(
     run, detect_s, *, recovery_s=0.3, lost=(), kinds=("sigstop",), world=4, host="h1", floor_us=1_000_000,
-    escalated=(), undetected=0, mode="drill",
+    escalated=(), undetected=0, mode="drill", late_s=3,
 ):  # fmt: skip
     """One run: an incident a minute, each with its injection, its times and the steps that it lost."""
     common = {
@@ -56,15 +56,15 @@ def side_events(
         made.append(
             new_event("annotation", body={"injected": True, "fault_kind": kinds[0]}, **common)
         )
-    return [*made, *steps_of(len(detect_s), common)]
+    return [*made, *steps_of(len(detect_s), common, late_s)]
 
 
-def steps_of(incidents, common):
-    """One step a second, but for the two seconds behind each injection."""
+def steps_of(incidents, common, late_s=3):
+    """One step a second, but for some seconds behind each injection."""
     made = []
     for number in range(incidents + 1):
-        begin_us = START_US + number * GAP_US + (3_000_000 if number else 0)
-        seconds = 55 if number else 58
+        begin_us = START_US + number * GAP_US + (late_s * 1_000_000 if number else 0)
+        seconds = 58 - late_s if number else 58
         ends = [begin_us + (k + 1) * 1_000_000 for k in range(seconds)]
         first = number * 60 + 1
         made.append(
