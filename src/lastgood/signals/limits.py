@@ -55,6 +55,11 @@ class Limits:
     """Phases and section names remembered; a run that invents names cannot grow the memory."""
     starved_factor: int = 4
     """A starved rank is called hung only after this many limits."""
+    unawaited_us: int = 0
+    """For scripts that declare no sections: in its own code a rank is late by the time that a peer has waited for it,
+    and by its own silence only after this. 0 where sections are declared: then each phase has its limit."""
+    is_stop_enough: bool = True
+    """A process that the kernel says is stopped is late by its own silence, whoever waits for it."""
     samples: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

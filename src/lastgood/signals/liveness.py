@@ -35,8 +35,11 @@ _ACTIVE_RATIO_MIN = 0.1
 """Share of wall time on a CPU that a process which waits does not reach, even on a host full of others."""
 _WANTED_RATIO_MIN = 0.8
 """Share of wall time that was spent running or waiting to run by a process that never sleeps."""
+_OWN_CODE = frozenset({Phase.LAUNCHING, Phase.BETWEEN, Phase.COMPUTE})
 _BUSY_RATIO_MIN = 0.5
 """Share of wall time that must go to the run queue (starved) or to the CPU (spinning) to say so."""
+_TOLD_US_MIN = 1_000_000
+"""The evidence tells how long a rank is waited for when that is so much shorter than its silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,9 @@ def _hang(
     """The overdue rank that the others wait for, if there is one."""
     generation = max((r.generation for r in readings), default=0)
     live = [r for r in readings if r.generation == generation and limit_us(limits, r) is not None]
-    overdue = [r for r in live if _is_overdue(r, limits=limits, now_us=now_us, previous=previous)]
+    overdue = [
+        r for r in live if _is_overdue(r, live, limits=limits, now_us=now_us, previous=previous)
+    ]
     if not overdue:
         return None
     in_section = [r for r in overdue if r.phase is Phase.SECTION]
@@ -290,6 +295,9 @@ def _hang_words(
         f"{(now_us - reading.progress_us) // 1000} ms in {where}; "
         f"collectives entered {reading.launches}, foremost rank {foremost}; process {reading.process.value}"
     )
+    awaited_us = _awaited_since_us(reading, live)
+    if awaited_us is not None and awaited_us - reading.progress_us >= _TOLD_US_MIN:
+        words += f"; waited for since {(now_us - awaited_us) // 1000} ms"
     return words + _state_words(reading, _shares(reading, previous=previous, now_us=now_us))
 
 
@@ -320,12 +328,18 @@ def _is_spinning(share: _Shares) -> bool:
 
 
 def _is_overdue(
-    reading: RankReading, *, limits: Limits, now_us: int, previous: LivenessMemory | None
+    reading: RankReading,
+    live: Sequence[RankReading],
+    *,
+    limits: Limits,
+    now_us: int,
+    previous: LivenessMemory | None,
 ) -> bool:
     """Whether the present phase of the rank has lasted longer than it may.
 
     A worker that was parked for an hour has not written its slot for an hour when it is assigned: joining
-    is measured from the first look at it in this generation.
+    is measured from the first look at it in this generation. A rank that others are ahead of may have been silent for
+    good reason until the first of them came to wait for it, such as an evaluation that all ranks made.
     """
     allowed_us = limit_us(limits, reading)
     if allowed_us is None:
@@ -335,7 +349,30 @@ def _is_overdue(
         anchor = previous.anchors.get(reading.rank) if previous is not None else None
         is_known = anchor is not None and _place(anchor.reading) == _place(reading)
         since_us = max(since_us, anchor.seen_us if anchor is not None and is_known else now_us)
-    return now_us - since_us > allowed_us
+        return now_us - since_us > allowed_us
+    is_stopped = reading.process is ProcessState.STOPPED and limits.is_stop_enough
+    is_undeclared = reading.phase in _OWN_CODE and limits.unawaited_us > 0
+    if is_stopped or not (is_undeclared or reading.phase is Phase.COLLECTIVE):
+        return now_us - since_us > allowed_us
+    awaited_us = _awaited_since_us(reading, live)
+    if is_undeclared and now_us - since_us > max(allowed_us, limits.unawaited_us):
+        return True
+    if awaited_us is None:
+        return not is_undeclared and now_us - since_us > allowed_us
+    return now_us - max(since_us, awaited_us) > allowed_us
+
+
+def _awaited_since_us(late: RankReading, live: Sequence[RankReading]) -> int | None:
+    """Since when a peer has stood behind a collective that this rank has not entered; None when none does.
+
+    A peer counts whichever phase it says: some calls wait where no phase can tell, such as those of a device.
+    """
+    ahead = [
+        r
+        for r in live
+        if r.launches > late.launches and (r.phase in _OWN_CODE or r.phase is Phase.COLLECTIVE)
+    ]
+    return min((r.progress_us for r in ahead), default=None)
 
 
 def _place(reading: RankReading) -> tuple[object, ...]:

@@ -93,7 +93,9 @@ class Watcher:
         self.last_verdict: Assessment | None = None
         self.step_offset = 0
         """Added to the ranks' own numbers where they only count: a restarted process counts from 1 again."""
-        self._limits = limits
+        long_us = case.NOBODY_FACTOR * limits.step_floor_us
+        # One host of several does not see who waits for its ranks elsewhere: what the kernel says has to do.
+        limits = replace(limits, unawaited_us=long_us, is_stop_enough=not is_all)
         self._watch = Watch(limits, is_observing=True)
         self._stacks = stacks
         self._is_all = is_all
@@ -245,7 +247,7 @@ class Watcher:
         found = liveness.assess(
             readings, limits=self._watch.limits, now_us=now_us, previous=self._memory
         )
-        found = self._patient(found, readings, now_us)
+        found = self._patient(found, readings)
         self._memory = liveness.remember(self._memory, readings, now_us=now_us)
         self.last_verdict = found
         was_open = self._book.open
@@ -269,9 +271,7 @@ class Watcher:
             return replace(reading, phase=Phase.FINISHED, exit_code=0)
         return reading
 
-    def _patient(
-        self, found: Assessment, readings: Sequence[RankReading], now_us: int
-    ) -> Assessment:
+    def _patient(self, found: Assessment, readings: Sequence[RankReading]) -> Assessment:
         """What an unchanged script needs besides: it declares no sections, and a rank may leave early."""
         left = [r for r in readings if r.exit_code == 0]
         victims = {r.rank for r in readings if r.raised is not None and r.raised.is_group_error}
@@ -283,10 +283,7 @@ class Watcher:
         if left and living:
             return _left_early(left, living, onset_us=found.onset_us)
         is_waiting = any(r.phase is Phase.COLLECTIVE for r in living)
-        silent_us = now_us - (found.onset_us or now_us)
-        if not is_waiting and silent_us < case.NOBODY_FACTOR * self._limits.step_floor_us:
-            return Assessment(question=Question.LIVENESS, verdict=Verdict.SUSPECT)
-        if not self._is_all:
+        if is_waiting and not self._is_all:
             self._say_waiting(found, readings)
             return Assessment(question=Question.LIVENESS, verdict=Verdict.SUSPECT)
         return found

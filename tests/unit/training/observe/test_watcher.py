@@ -11,6 +11,7 @@ from lastgood.base.clock import SystemClock
 from lastgood.ledger.event import Event
 from lastgood.signals.limits import Limits
 from lastgood.signals.reading import Phase, Raised, StepReport
+from lastgood.training import slot as slot_module
 from lastgood.training.observe import watcher as module
 from lastgood.training.observe.ending import EndingNote
 from lastgood.training.observe.first_note import FirstNote
@@ -81,8 +82,11 @@ class Scene:
         self.recorder = recorder
 
     def look(self, later_us: int = 0) -> None:
+        self.look_at(SystemClock().monotonic_us() + later_us)
+
+    def look_at(self, now_us: int) -> None:
         self.watcher._next_liveness_us = 0
-        self.watcher.look(SystemClock().monotonic_us() + later_us)
+        self.watcher.look(now_us)
         self.recorder.close_chunk()
 
     def of(self, kind: str) -> list[Event]:
@@ -112,6 +116,52 @@ def test_ranks_that_are_all_in_their_own_code_are_left_alone_for_long(tmp_path):
     scene.look(LATER_US)
     assert scene.of("incident.open") == []
     scene.look(30 * 1_000_000)
+    assert [e.ranks for e in scene.of("incident.open")] == [()]
+
+
+def test_the_first_rank_back_from_a_long_evaluation_of_all_accuses_nobody(tmp_path, monkeypatch):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    began_us = SystemClock().monotonic_us()
+    later = lambda: (began_us + 12_000_000) * 1000
+    monkeypatch.setattr(slot_module, "monotonic_ns", later)
+    scene.ranks[0].wait_in_collective()
+    scene.look_at(began_us + 12_040_000)
+    assert scene.of("incident.open") == [], "it has waited for 40 ms"
+    scene.look_at(began_us + 13_040_000)
+    (opened,) = scene.of("incident.open")
+    assert (opened.symptom, opened.ranks) == ("hang", (1, 2))
+
+
+@pytest.mark.parametrize("is_all", [True, False])
+def test_the_only_rank_in_sight_may_evaluate_for_long_too(tmp_path, is_all):
+    scene = Scene(tmp_path, ranks=1, is_all=is_all)
+    scene.ranks[0].step(1)
+    scene.look(LATER_US)
+    assert scene.of("incident.open") == []
+    scene.look(30 * 1_000_000)
+    assert [e.ranks for e in scene.of("incident.open")] == [(0,)]
+
+
+def test_the_last_rank_may_save_for_long_when_the_others_have_left(tmp_path):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    for rank in scene.ranks[1:]:
+        rank.exit_code = 0
+    scene.look(LATER_US)
+    assert scene.of("incident.open") == []
+
+
+def test_one_host_of_several_whose_ranks_are_all_in_their_own_code_does_not_say_that_they_wait(
+    tmp_path,
+):
+    scene = Scene(tmp_path, is_all=False)
+    for rank in scene.ranks:
+        rank.step(1)
+    scene.look(30 * 1_000_000)
+    assert scene.of("observation") == []
     assert [e.ranks for e in scene.of("incident.open")] == [()]
 
 
