@@ -156,15 +156,19 @@ def _hang(
             return _nobody_named(overdue, now_us=now_us)
         culprits = stopped
     culprits = _standing_out(culprits)
-    starved = [r for r in culprits if _is_starved(r, previous=previous, now_us=now_us)]
-    if starved and len(starved) == len(culprits):
+    excused = {
+        r.rank: words
+        for r in culprits
+        if (words := _excuse(r, _shares(r, previous=previous, now_us=now_us))) is not None
+    }
+    if len(excused) == len(culprits):
         patience = [
             r
-            for r in starved
+            for r in culprits
             if now_us - r.progress_us <= limits.starved_factor * (limit_us(limits, r) or 0)
         ]
         if patience:
-            return _starved_answer(patience, now_us=now_us)
+            return _patient_answer(patience, excused, now_us=now_us)
     return _answer(
         Verdict.FAILED,
         Symptom.HANG,
@@ -237,16 +241,28 @@ def _group_error(
     )
 
 
-def _is_starved(reading: RankReading, *, previous: LivenessMemory | None, now_us: int) -> bool:
-    """Runnable but not run: the run-queue wait grew about as fast as the clock, the CPU time did not."""
-    share = _shares(reading, previous=previous, now_us=now_us)
-    return share is not None and share.runqueue >= _BUSY_RATIO_MIN and share.cpu < _BUSY_RATIO_MIN
-
-
 @dataclass(frozen=True, slots=True)
 class _Shares:
     cpu: float
     runqueue: float
+
+
+def _excuse(reading: RankReading, share: _Shares | None) -> str | None:
+    """Why an overdue rank is given more time, in words; None when it is not."""
+    if share is None:
+        return None
+    if share.runqueue >= _BUSY_RATIO_MIN and share.cpu < _BUSY_RATIO_MIN:
+        # The run-queue wait grew about as fast as the clock, the CPU time did not.
+        return "is starved, not hung: runnable without a CPU for most of"
+    if (
+        reading.phase is Phase.SNAPSHOT
+        and reading.process is not ProcessState.STOPPED
+        and share.cpu > 0
+        and share.cpu + share.runqueue >= _ACTIVE_RATIO_MIN
+    ):
+        # The work of this phase has an end and none of it is the user's: who computes here gets there.
+        return f"copies its state, not hung: a CPU for {share.cpu:.0%} and runnable without one for {share.runqueue:.0%} of"
+    return None
 
 
 def _shares(
@@ -262,16 +278,16 @@ def _shares(
     )
 
 
-def _starved_answer(starved: Sequence[RankReading], *, now_us: int) -> Assessment:
+def _patient_answer(
+    late: Sequence[RankReading], excused: Mapping[int, str], *, now_us: int
+) -> Assessment:
     return _answer(
         Verdict.SUSPECT,
         Symptom.SLOW,
-        starved,
-        onset_us=min(r.progress_us for r in starved),
+        late,
+        onset_us=min(r.progress_us for r in late),
         evidence=tuple(
-            f"rank {r.rank} is starved, not hung: runnable without a CPU for most of "
-            f"{(now_us - r.progress_us) // 1000} ms"
-            for r in starved
+            f"rank {r.rank} {excused[r.rank]} {(now_us - r.progress_us) // 1000} ms" for r in late
         ),
     )
 

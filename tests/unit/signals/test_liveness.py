@@ -293,6 +293,48 @@ def test_a_rank_that_does_not_want_the_cpu_is_not_starved():
     assert (verdict.verdict, verdict.symptom) == (Verdict.FAILED, Symptom.HANG)
 
 
+def copying(*, after_us: int = 2 * S, phase=Phase.SNAPSHOT, **changes):
+    """A rank that entered a phase at NOW - 1 s and has not moved since, seen then and later."""
+    place = {"phase": phase, "launches": 6, "stale_us": 1 * S}
+    memory = remember(None, [rank(0), rank(1, **place)], now_us=NOW)
+    return look(rank(0), rank(1, **place, **changes), previous=memory, now_us=NOW + after_us)
+
+
+@pytest.mark.parametrize(
+    "spent",
+    [
+        {"cpu_us": 1_200_000},
+        {"cpu_us": 150_000, "runqueue_wait_us": 700_000},
+        {"cpu_us": 300_000, "process": ProcessState.UNINTERRUPTIBLE},
+    ],
+)
+def test_a_rank_that_works_on_its_snapshot_is_late_and_not_hung(spent):
+    """Seen at load 35: pages that fault in, and neither the CPU nor the run queue has half of the time."""
+    verdict = copying(**spent)
+    assert (verdict.verdict, verdict.symptom, verdict.culprits) == (
+        Verdict.SUSPECT,
+        Symptom.SLOW,
+        (1,),
+    )
+    assert "copies its state, not hung" in verdict.evidence[0]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cpu_us": 0},
+        {"cpu_us": 0, "runqueue_wait_us": 900_000},
+        {"cpu_us": 10_000},
+        {"cpu_us": 1_200_000, "process": ProcessState.STOPPED},
+        {"cpu_us": 1_200_000, "phase": Phase.COMPUTE},
+        {"cpu_us": 1_700_000, "after_us": 3_500_000},
+    ],
+)
+def test_a_snapshot_that_is_not_worked_on_or_never_ends_is_a_hang(given):
+    verdict = copying(**given)
+    assert (verdict.verdict, verdict.symptom) == (Verdict.FAILED, Symptom.HANG)
+
+
 def test_a_starved_rank_does_not_hide_a_group_error():
     starved = rank(1, phase=Phase.COMPUTE, launches=6, stale_us=1 * S)
     later = rank(1, phase=Phase.COMPUTE, launches=6, stale_us=1 * S, runqueue_wait_us=2 * S)
