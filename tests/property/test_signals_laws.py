@@ -152,14 +152,17 @@ def test_only_a_whole_world_of_equal_finite_replicas_is_ok(found, data):
         assert 2 * found.count(majority.pop()) > len(found)
 
 
-@given(st.lists(st.lists(st.integers(0, 10**7), min_size=4, max_size=4), max_size=30))
-def test_never_all_ranks_are_called_slow(steps):
+@given(
+    st.lists(st.lists(st.integers(0, 10**7), min_size=4, max_size=4), max_size=30),
+    st.lists(st.sampled_from([None, 0.0, 0.5, 1.0]), min_size=4, max_size=4),
+)
+def test_never_all_ranks_are_called_slow(steps, waits):
     memory = performance.PerformanceMemory()
     for number, self_us in enumerate(steps):
         reports = [
             StepReport(
                 rank=r, step=number, digest="", loss=None, grad_norm=None, local_nonfinite=False,
-                self_us=us, step_us=us,
+                self_us=us, step_us=us, starved_us=None if waits[r] is None else int(us * waits[r]),
             )
             for r, us in enumerate(self_us)
         ]  # fmt: skip

@@ -54,7 +54,7 @@ def reports(own_us, step):
     return [
         StepReport(
             rank=rank, step=step, digest="", loss=None, grad_norm=None, local_nonfinite=False,
-            self_us=int(us), step_us=int(us),
+            self_us=int(us), step_us=int(us), starved_us=0,
         )
         for rank, us in enumerate(own_us)
     ]  # fmt: skip

@@ -27,11 +27,15 @@ class Mark(NamedTuple):
 
     step: int
     level: float
-    """Logarithm of its time over the median of its peers'."""
+    """Logarithm of its time over the median of its peers', without what it waited for a processor."""
     is_slow: bool
     excess_us: int
     """How much longer the whole job took because of it."""
     seen_us: int
+    waited_ratio: float | None = 0.0
+    """Share of its own time in which it was ready to run without a processor; None where nobody counts it."""
+    is_starved: bool = False
+    """True where nothing but that wait makes it slow."""
 
 
 class Usual(NamedTuple):
@@ -74,6 +78,17 @@ class RankPace:
     def is_persistent(self, slow_count_min: int) -> bool:
         """Whether enough of the last steps were slow."""
         return sum(mark.is_slow for mark in self.recent) >= slow_count_min
+
+    def is_persistently_starved(self, slow_count_min: int) -> bool:
+        """Whether as many were slow counting those that only the wait for a processor made slow, and most are such."""
+        starved_count = sum(mark.is_starved for mark in self.recent)
+        slow_count = sum(mark.is_slow for mark in self.recent)
+        return starved_count + slow_count >= slow_count_min and starved_count > slow_count
+
+    @property
+    def is_wait_known(self) -> bool:
+        """Whether of every slow step is known how long the rank waited for a processor."""
+        return all(mark.waited_ratio is not None for mark in self.recent if mark.is_slow)
 
     def after(
         self, mark: Mark, *, window_count: int, slow_count_min: int, usual_count: tuple[int, int]

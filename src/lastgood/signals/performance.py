@@ -3,7 +3,8 @@
 Think of a rope team: in a synchronous step everybody waits for the slowest, so all look equally slow. What
 is compared is therefore each rank's *own* time (outside collectives), per unit of work where the script
 reports its work, against the median of the *other* ranks in the same step. A host that slows all of them
-down names nobody.
+down names nobody. What a rank waited for a processor, ready to run, is taken off first: another process on the
+same host would wait as long, so a *starved* rank is recorded and never replaced for it.
 
 A rank is `suspect` when it stayed slow over a window of steps. It is `failed`, and the loop replaces it, when
 besides its pace *changed* (a rank that always was slower by the nature of its work is no new fault) and the
@@ -132,29 +133,43 @@ def _marks(
     reports: Sequence[StepReport], *, memory: PerformanceMemory, now_us: int
 ) -> dict[int, Mark]:
     """Each rank of one step against its peers, and what its slowness cost the job in this step."""
-    own_us = {r.rank: max(1, r.self_us + r.between_us) for r in reports}
+    whole_us = {r.rank: max(1, r.self_us + r.between_us) for r in reports}
+    own_us = {r.rank: max(1, whole_us[r.rank] - (r.starved_us or 0)) for r in reports}
     work = {r.rank: _work_of(r, reports) for r in reports}
     pace = {rank: own_us[rank] / work[rank] for rank in own_us}
-    levels, slow, wanted_us = {}, set(), {}
+    whole_pace = {rank: whole_us[rank] / work[rank] for rank in own_us}
+    levels, slow, starved, wanted_us = {}, set(), set(), {}
     for rank, mine in pace.items():
-        others = [value for other, value in pace.items() if other != rank]
+        others = _others(pace, rank)
         middle = statistics.median(others)
         usual = memory.ranks.get(rank, RankPace()).usual_level(count_min=memory.usual_count_min)
         levels[rank] = math.log(mine / middle)
         wanted_us[rank] = middle * work[rank] * math.exp(usual.level if usual else 0.0)
         if _is_slow(mine, others=others, usual=usual, memory=memory):
             slow.add(rank)
+        elif _is_slow(
+            whole_pace[rank], others=_others(whole_pace, rank), usual=usual, memory=memory
+        ):
+            starved.add(rank)
     well_us = max((us for rank, us in own_us.items() if rank not in slow), default=0)
     return {
-        rank: Mark(
-            reports[0].step,
-            levels[rank],
-            rank in slow,
-            int(max(0.0, own_us[rank] - max(wanted_us[rank], well_us))) if rank in slow else 0,
+        r.rank: Mark(
+            r.step,
+            levels[r.rank],
+            r.rank in slow,
+            int(max(0.0, own_us[r.rank] - max(wanted_us[r.rank], well_us)))
+            if r.rank in slow
+            else 0,
             now_us,
+            waited_ratio=None if r.starved_us is None else r.starved_us / whole_us[r.rank],
+            is_starved=r.rank in starved,
         )
-        for rank in own_us
+        for r in reports
     }
+
+
+def _others(pace: Mapping[int, float], rank: int) -> list[float]:
+    return [value for other, value in pace.items() if other != rank]
 
 
 def _work_of(report: StepReport, reports: Sequence[StepReport]) -> float:
@@ -202,11 +217,14 @@ def _verdict(memory: PerformanceMemory, *, world: int, now_us: int) -> Performan
         if pace.is_persistent(memory.slow_count_min)
     ]
     if not slow:
-        return PerformanceResult(_ok(), memory)
+        return PerformanceResult(_starved(memory), memory)
     due = [
         s
         for s in slow
-        if s.change is not None and s.pace.lost_us >= price_us and s.rank not in barred
+        if s.change is not None
+        and s.pace.lost_us >= price_us
+        and s.rank not in barred
+        and s.pace.is_wait_known
     ]
     named = due if due and memory.may_act else slow
     assessment = Assessment(
@@ -224,6 +242,31 @@ def _verdict(memory: PerformanceMemory, *, world: int, now_us: int) -> Performan
         replaced_us = {**memory.replaced_us, **dict.fromkeys(assessment.culprits, now_us)}
         memory = replace(memory, ranks=ranks, replaced_us=replaced_us)
     return PerformanceResult(assessment, memory)
+
+
+def _starved(memory: PerformanceMemory) -> Assessment:
+    """Suspect, with the ranks that stayed slow for want of a processor; ok without any."""
+    found = [
+        (rank, pace.recent)
+        for rank, pace in sorted(memory.ranks.items())
+        if pace.is_persistently_starved(memory.slow_count_min)
+    ]
+    if not found or len(found) == len(memory.ranks):
+        return _ok()
+    hit = [[m for m in recent if m.is_slow or m.is_starved] for _, recent in found]
+    return Assessment(
+        question=Question.PERFORMANCE,
+        verdict=Verdict.SUSPECT,
+        symptom=Symptom.SLOW,
+        culprits=tuple(rank for rank, _ in found),
+        onset_us=min(marks[0].seen_us for marks in hit),
+        evidence=tuple(
+            f"rank {rank}: starved, not slow by itself: in {len(marks)} of its last {len(recent)} steps it took "
+            f"longer than its peers, ready to run without a processor for "
+            f"{statistics.median(m.waited_ratio or 0.0 for m in marks):.0%} of that time; recorded only"
+            for (rank, recent), marks in zip(found, hit, strict=True)
+        ),
+    )
 
 
 def _look_closer(rank: int, pace: RankPace, *, memory: PerformanceMemory, price_us: int) -> _Slow:
@@ -277,6 +320,10 @@ def _restraint(rank: int, *, memory: PerformanceMemory, now_us: int) -> str:
     recent = memory.recently_replaced(now_us)
     if not memory.may_act:
         return "; slow ranks are recorded and not replaced here"
+    if not memory.ranks[rank].is_wait_known:
+        return (
+            "; this kernel does not say how long it waited for a processor, so it is only recorded"
+        )
     if rank in recent:
         ago = format_duration(now_us - memory.replaced_us[rank])
         return f"; it was replaced for this {ago} ago, so it is only recorded"

@@ -151,6 +151,8 @@ class StepReport:
     """Time since the step before, outside declared sections: the data loader and the user's own code."""
     work: float | None = None
     """Work units of the step (tokens, samples) as the user reports them; None when nothing was reported."""
+    starved_us: int | None = None
+    """Part of `self_us + between_us` in which it was ready to run without a processor; None where nobody counts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,9 +33,9 @@ _W_SECTION = 16
 _COLLECTIVE = int(Phase.COLLECTIVE)
 _RING_START, _RING_ENTRY_WORDS, RING_LENGTH = 32, 12, 16
 _E_STEP = 0
-_ENTRY = struct.Struct("@16s2d5qd")
+_ENTRY = struct.Struct("@16s2d5qdq")
 """The words of a ring entry behind its step number: native order and alignment, so word by word."""
-_FLAG_NONFINITE, _FLAG_LOSS, _FLAG_NORM, _FLAG_WORK = 1, 2, 4, 8
+_FLAG_NONFINITE, _FLAG_LOSS, _FLAG_NORM, _FLAG_WORK, _FLAG_STARVED = 1, 2, 4, 8, 16
 
 
 class SlotView(NamedTuple):
@@ -151,8 +151,8 @@ class StatusSlot:
 
     def publish(self, report: StepReport, *, done_wall_us: int) -> None:
         """Put the report of a finished step into the ring; its step number is written last."""
-        words, step, loss, norm, work = (
-            self._words, report.step, report.loss, report.grad_norm, report.work
+        words, step, loss, norm, work, starved_us = (
+            self._words, report.step, report.loss, report.grad_norm, report.work, report.starved_us
         )  # fmt: skip
         base = _RING_START + (step % RING_LENGTH) * _RING_ENTRY_WORDS
         flags = (
@@ -160,13 +160,14 @@ class StatusSlot:
             | (_FLAG_LOSS if loss is not None else 0)
             | (_FLAG_NORM if norm is not None else 0)
             | (_FLAG_WORK if work is not None else 0)
+            | (_FLAG_STARVED if starved_us is not None else 0)
         )
         digest = report.digest if len(report.digest) == 32 else report.digest.rjust(32, "0")
         words[base] = -1
         _ENTRY.pack_into(
             self._map, (base + 1) * 8, bytes.fromhex(digest), loss or 0.0,
             norm or 0.0, flags, report.self_us, report.step_us, done_wall_us, report.between_us,
-            work or 0.0,
+            work or 0.0, starved_us or 0,
         )  # fmt: skip
         words[base] = step
         words[_W_PROGRESS] = monotonic_ns()
@@ -202,8 +203,8 @@ class StatusSlot:
         words = self._words
         if words[base + _E_STEP] != step:
             return None
-        digest, loss, norm, flags, self_us, step_us, done_us, between_us, work = _ENTRY.unpack_from(
-            self._map, (base + 1) * 8
+        digest, loss, norm, flags, self_us, step_us, done_us, between_us, work, starved_us = (
+            _ENTRY.unpack_from(self._map, (base + 1) * 8)
         )
         published = PublishedStep(
             StepReport(
@@ -217,6 +218,7 @@ class StatusSlot:
                 step_us=step_us,
                 between_us=between_us,
                 work=work if flags & _FLAG_WORK else None,
+                starved_us=starved_us if flags & _FLAG_STARVED else None,
             ),
             done_us,
         )

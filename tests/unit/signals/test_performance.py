@@ -19,7 +19,7 @@ SLOW = (100_000, 306_000, 101_000, 99_000)
 """Rank 1 takes three times as long: every step costs the job about 204 ms."""
 
 
-def step(*self_us: int, number: int = 1, work=None, between=None) -> list[StepReport]:
+def step(*self_us: int, number: int = 1, work=None, between=None, starved=0) -> list[StepReport]:
     return [
         StepReport(
             rank=rank,
@@ -32,6 +32,7 @@ def step(*self_us: int, number: int = 1, work=None, between=None) -> list[StepRe
             step_us=9999,
             work=work[rank] if work else None,
             between_us=between[rank] if between else 0,
+            starved_us=starved[rank] if isinstance(starved, tuple) else starved,
         )
         for rank, us in enumerate(self_us)
     ]
@@ -271,3 +272,113 @@ def test_a_new_generation_begins_with_steps_that_teach_nothing():
     verdicts, after = play(*[SLOW] * 3, memory=cold)
     assert {v.verdict for v in verdicts} == {Verdict.OK}
     assert after.ranks[1].recent == ()
+
+
+# --- starved ------------------------------------------------------------------------------------------
+
+# Own time of each rank and the part of it without a processor, in ms: 3 ranks and 6 processes that
+# compute, on 2 cores, while a spare imports torch behind a recovery. Measured in steps 141 to 160 of a real run.
+LOADED = [
+    ((44, 0), (50, 7), (75, 33)),
+    ((44, 1), (50, 6), (43, 0)),
+    ((43, 0), (43, 1), (43, 3)),
+    ((43, 0), (72, 29), (44, 1)),
+    ((44, 2), (55, 12), (43, 0)),
+    ((43, 0), (57, 14), (43, 0)),
+    ((47, 4), (63, 19), (45, 2)),
+    ((43, 0), (60, 17), (43, 0)),
+    ((45, 2), (72, 34), (47, 3)),
+    ((43, 0), (117, 73), (43, 1)),
+    ((45, 2), (143, 102), (47, 7)),
+    ((43, 0), (67, 25), (44, 1)),
+    ((49, 5), (65, 22), (44, 1)),
+    ((49, 6), (99, 56), (47, 4)),
+    ((44, 2), (135, 92), (46, 3)),
+    ((46, 2), (82, 38), (45, 2)),
+    ((43, 0), (62, 19), (43, 0)),
+    ((55, 12), (47, 4), (46, 3)),
+    ((44, 0), (48, 6), (45, 2)),
+    ((43, 3), (55, 12), (43, 0)),
+]
+USUAL = ((47, 4), (46, 3), (47, 4))
+
+
+def loaded(rows):
+    """Steps of three ranks from rows of (own, starved) in milliseconds."""
+    return [
+        step(
+            *[own * 1000 for own, _ in row],
+            number=number,
+            starved=tuple(wait * 1000 for _, wait in row),
+        )
+        for number, row in enumerate(rows, start=1)
+    ]
+
+
+def eager() -> PerformanceMemory:
+    """Whoever is slow and changed is replaced at once."""
+    return PerformanceMemory(skip_count=0, assumed_cost_us=1)
+
+
+def test_a_rank_that_waited_for_a_processor_is_starved_and_never_replaced():
+    verdicts, _ = play(*loaded([USUAL] * 30 + LOADED), memory=eager())
+    assert {v.verdict for v in verdicts} == {Verdict.OK, Verdict.SUSPECT}
+    said = [v for v in verdicts if v.verdict is Verdict.SUSPECT]
+    assert {v.culprits for v in said} == {(1,)}
+    assert all("starved, not slow by itself" in v.evidence[0] for v in said)
+
+
+def test_the_same_steps_without_the_wait_would_replace_that_rank():
+    blind = [tuple((own, 0) for own, _ in row) for row in [USUAL] * 30 + LOADED]
+    verdicts, _ = play(*loaded(blind), memory=eager())
+    assert next(v.culprits for v in verdicts if v.verdict is Verdict.FAILED) == (1,)
+
+
+def test_a_rank_that_computes_three_times_as_long_is_slow_on_a_loaded_host_too():
+    slow = [(row[0], (row[1][0] + 2 * 43, row[1][1]), row[2]) for row in LOADED]
+    verdicts, _ = play(*loaded([USUAL] * 30 + slow), memory=eager())
+    failed = [v for v in verdicts if v.verdict is Verdict.FAILED]
+    assert failed[0].culprits == (1,)
+    assert "slow since step" in failed[0].evidence[0]
+
+
+def test_a_starved_rank_says_how_much_of_its_time_it_waited():
+    even, starved = ((100, 0),) * 3, ((100, 0), (300, 200), (100, 0))
+    verdict = last(*loaded([even] * 30 + [starved] * 8))
+    (words,) = verdict.evidence
+    assert words == (
+        "rank 1: starved, not slow by itself: in 8 of its last 10 steps it took longer than its peers, ready to run "
+        "without a processor for 67% of that time; recorded only"
+    )
+    assert verdict.onset_us == 31 * S // 10
+
+
+def test_seven_starved_steps_are_not_enough():
+    even, starved = ((100, 0),) * 3, ((100, 0), (300, 200), (100, 0))
+    assert last(*loaded([even] * 30 + [starved] * 7)).verdict is Verdict.OK
+
+
+def test_steps_that_are_slow_by_themselves_count_with_the_starved_ones():
+    even, starved, slow = (((100, 0), (own, wait), (100, 0)) for own, wait in [(100, 0), (300, 200), (300, 0)])  # fmt: skip
+    verdict = last(*loaded([even] * 30 + [starved] * 5 + [slow] * 3))
+    assert (verdict.verdict, verdict.culprits) == (Verdict.SUSPECT, (1,))
+    assert "starved" in verdict.evidence[0]
+    mostly_slow = last(*loaded([even] * 30 + [starved] * 4 + [slow] * 4))
+    assert (
+        mostly_slow.verdict is Verdict.OK
+    )  # neither persistently slow nor for want of a processor
+
+
+def test_what_a_starved_rank_waited_is_not_counted_as_lost_by_a_slow_one():
+    both = ((100, 0), (500, 200), (100, 0))
+    _, memory = play(*loaded([((100, 0),) * 3] * 30 + [both] * 8))
+    assert memory.ranks[1].lost_us == 8 * 200_000
+
+
+def test_a_rank_of_unknown_wait_is_recorded_as_slow_and_not_replaced():
+    reports = [
+        step(*row, number=n, starved=None) for n, row in enumerate([EVEN] * 30 + [SLOW] * 50)
+    ]
+    verdicts, _ = play(*reports, memory=eager())
+    assert {v.verdict for v in verdicts} == {Verdict.OK, Verdict.SUSPECT}
+    assert verdicts[-1].evidence[0].endswith("for a processor, so it is only recorded")

@@ -27,6 +27,7 @@ def report(step, *, digest="ab" * 16, loss=1.5, grad_norm=2.5, rank=3, nonfinite
         self_us=step * 10,
         step_us=step * 20,
         between_us=step * 3,
+        starved_us=step if step % 2 else None,
         work=None if loss is None else 512.0 + step,
     )
 

@@ -26,13 +26,13 @@ def ranks(tmp_path):
         slot.close()
 
 
-def publish(slots, step, *, slow=None, digest="ab", between_us=0):
+def publish(slots, step, *, slow=None, digest="ab", between_us=0, starved_us=0):
     for rank, slot in enumerate(slots):
         slot.publish(
             StepReport(
                 rank=rank, step=step, digest=digest if rank != 3 else "ab", loss=1.0, grad_norm=1.0,
                 local_nonfinite=False, self_us=300_000 if rank == slow else 100_000 + rank, step_us=400_000,
-                between_us=between_us,
+                between_us=between_us, starved_us=starved_us,
             ),
             done_wall_us=step,
         )  # fmt: skip
@@ -109,6 +109,16 @@ def test_a_run_that_is_only_observed_never_has_a_slow_rank_that_failed(ranks):
     verdicts = play(watch, ranks, range(51, 81), slow=2)
     assert verdicts[-1].verdict is Verdict.SUSPECT
     assert "recorded and not replaced here" in verdicts[-1].evidence[0]
+
+
+def test_a_slow_rank_is_only_recorded_where_the_kernel_does_not_count_its_wait(ranks):
+    watch = started()
+    play(watch, ranks, range(1, 51), starved_us=None)
+    watch.hear(closed("recovered", isolate_us=1))
+    verdicts = play(watch, ranks, range(51, 101), slow=2, starved_us=None)
+    assert (verdicts[-1].verdict, verdicts[-1].culprits) == (Verdict.SUSPECT, (2,))
+    assert Verdict.FAILED not in {v.verdict for v in verdicts}
+    assert "this kernel does not say how long it waited for a processor" in verdicts[-1].evidence[0]
 
 
 def test_nobody_asks_how_fast_a_wrong_step_was(ranks):

@@ -84,6 +84,7 @@ def finish_step(world: World, step: int) -> None:
             local_nonfinite=False,
             self_us=pacing.own_us(world, world.workers[name]),
             step_us=2000,
+            starved_us=0,
         )
         for rank, name in enumerate(world.serving)
     ]

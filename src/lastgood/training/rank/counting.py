@@ -21,6 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lastgood.base.clock import SystemClock
 from lastgood.signals.reading import Phase, StepReport
 from lastgood.training.observe.first_note import FirstNote, write_first_note
+from lastgood.training.rank.starving import OwnWait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -69,6 +70,7 @@ class Counting:
         self._is_resumed = False
         self._step_began_us = self._clock.monotonic_us()
         self._waited_us = 0
+        self._own_wait = OwnWait()
         self._first_began_us = 0
         """When the first forward pass began, monotonic."""
         self._last_gradient_us: int | None = None
@@ -220,6 +222,7 @@ class Counting:
         """Publish one finished step."""
         now_us = self._clock.monotonic_us()
         whole_us = now_us - self._step_began_us
+        own_us = max(0, whole_us - self._waited_us)
         report = StepReport(
             rank=self.rank,
             step=step,
@@ -227,9 +230,11 @@ class Counting:
             loss=loss,
             grad_norm=None,
             local_nonfinite=False,
-            self_us=max(0, whole_us - self._waited_us),
+            self_us=own_us,
             step_us=whole_us,
+            starved_us=self._own_wait.starved_us(own_us),
         )
+        self._own_wait.begin()
         self.steps_done, self.has_stepped = step, True
         self._step_began_us, self._waited_us = now_us, 0
         self.slot.publish(report, done_wall_us=now_us)  # monotonic: the watcher has the time base

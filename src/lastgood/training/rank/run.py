@@ -26,6 +26,7 @@ from lastgood.training.rank.observed_run import is_observed, start_observed
 from lastgood.training.rank.passes import Pass, PassKind, passes_of_probe
 from lastgood.training.rank.replica import Replica
 from lastgood.training.rank.sizing import ready_message
+from lastgood.training.rank.starving import OwnWait
 from lastgood.training.rank.state import capture_streams, restore_streams
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ class Run:
         self._between_us = 0
         self._sections_us = 0
         """Time in declared sections since the step before."""
+        self._own_wait = OwnWait()
         self._is_finished = False
         self._is_beyond_end = False
         """True while a restored state is verified by a step that the run will never keep."""
@@ -340,7 +342,8 @@ class Run:
         self._generation.injection.enter_section()
         streams = capture_streams()
         try:
-            yield
+            with self._own_wait.left_out():
+                yield
         finally:
             # The next step draws from the streams, and a spare that replays it never ran this section.
             restore_streams(streams)
@@ -368,6 +371,8 @@ class Run:
         self._between_us = 0
         if self._ended_us is not None:
             self._between_us = max(0, self._began_us - self._ended_us - self._sections_us)
+        else:
+            self._own_wait.begin()
         self._ended_us = None
         self._generation.injection.begin_step(this.step)
         self._link.slot.enter(_COMPUTE, step=this.step)
@@ -403,6 +408,7 @@ class Run:
         self._link.slot.enter(_BETWEEN)
         if step.is_accepted:
             self._ended_us, self._sections_us = self._clock.monotonic_us(), 0
+            self._own_wait.begin()
 
     def _report(self, this: Pass, step: Step) -> StepReport:
         """What this rank says about the step; the digest is filled in when the state is published."""
@@ -418,7 +424,8 @@ class Run:
             is_nonfinite = False
             grad_norm = grad_norm if grad_norm is not None and math.isfinite(grad_norm) else None
         self_us = whole_us - (hook.waited_us if hook else 0)
-        self._generation.injection.end_step(self_us + self._between_us)
+        own_us = self_us + self._between_us
+        self._generation.injection.end_step(own_us)
         return StepReport(
             rank=self.rank,
             step=this.step,
@@ -430,6 +437,7 @@ class Run:
             step_us=whole_us,
             between_us=self._between_us,
             work=_work(step.work),
+            starved_us=self._own_wait.starved_us(own_us),
         )
 
     def _raised(self, error: Exception) -> None:
