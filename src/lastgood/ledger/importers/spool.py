@@ -2,7 +2,8 @@
 
 What a host wrote is taken as it is, with its own clock. The host of rank 0 speaks of the job's steps; the other hosts
 keep theirs as observations, from which the offset between two clocks is told: a step of a synchronous job ends on all
-hosts at about the same time. What all hosts together tell is in `spool_statements.py`.
+hosts at about the same time; a clock that stands apart is set right by further events (`spool_times.py`). What all
+hosts together tell is in `spool_statements.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from lastgood.ledger.importers.importer import Context, Head, RowProblem
 from lastgood.ledger.importers.source import Item, Line, Source
 from lastgood.ledger.importers.spool_jobs import Attempt, Spools
 from lastgood.ledger.importers.spool_statements import Statements, silence_id, supersede
+from lastgood.ledger.importers.spool_times import set_right
 
 _HEAD, _MIDDLE = b'{"crc":"', b'","event":'
 _KEPT = (
@@ -60,6 +62,7 @@ class SpoolImporter:
         if spools is not None:
             for attempt in spools.attempts:
                 yield from _offsets(context, spools, attempt)
+                yield from set_right(context, spools, attempt)
             yield from Statements(context, spools).all()
 
 
@@ -119,11 +122,14 @@ class _Reading:
                 if (value := getattr(found, name)) not in (None, (), {})
             },
         )
+        job = (found.run or "", found.attempt or 0)
         if isinstance(found.body.get("exit_codes"), dict):
-            job = (found.run or "", found.attempt or 0)
             ranks = self._spools.ranks_of(job, self._folder)
             event = supersede(event, silence_id(self._context, row, job, ranks))
-        yield msgspec.structs.replace(event, clock=found.clock)
+        event = msgspec.structs.replace(event, clock=found.clock)
+        if found.kind != EventKind.STEP:
+            self._spools.keep(job, self._folder, event)
+        yield event
 
 
 def _unframed(line: bytes) -> bytes | None:
@@ -145,7 +151,7 @@ def _offsets(context: Context, spools: Spools, attempt: Attempt) -> Iterator[Eve
             continue
         context.note(
             f"clock of {name}: {clock.offset_us / 1000:+.1f} ms against {clock.against}, by {clock.steps} steps that both "
-            f"saw end (median deviation {clock.spread_us / 1000:.1f} ms); times were not shifted"
+            f"saw end (median deviation {clock.spread_us / 1000:.1f} ms)"
         )
         body: dict[str, Any] = {
             "clock_offset": {"host": name, "against": clock.against, "offset_us": clock.offset_us, "spread_us": clock.spread_us, "steps": clock.steps}

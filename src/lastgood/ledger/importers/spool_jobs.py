@@ -23,6 +23,10 @@ REACH_US = 60_000_000
 """So far does a word about a silence reach before and behind itself, where no step bounds the silence."""
 GRACE_US = 3_600_000_000
 """A spool without an end is over when it was quiet for so long: longer than process groups wait by default (30 min)."""
+APART_US = 1_000_000
+"""A clock that stands further off than this is set right in the ledger; closer ones stay as they are."""
+KEPT_MAX = 100_000
+"""Events kept until the offset of their clock is known."""
 Job = tuple[str, int]
 """A run and an attempt."""
 
@@ -112,6 +116,29 @@ class Spools:
         self._written_us: dict[str, int] = defaultdict(int)
         self._clocks: dict[tuple[Job, str], Clock | None] = {}
         self._now_us: int | None = None
+        self._kept: dict[tuple[Job, str], list[Event]] = defaultdict(list)
+        self.kept_count = 0
+        """Events that were kept, and those that were too many."""
+
+    def keep(self, job: Job, folder: str, event: Event) -> None:
+        """An event as the ledger has it: its time may have to be set right."""
+        self.kept_count += 1
+        if self.kept_count <= KEPT_MAX:
+            self._kept[job, folder].append(event)
+
+    def off_us(self, attempt: Attempt, name: str) -> int:
+        """How far a clock stands off, once that cannot change any more; 0 where it is left as it is."""
+        clock = self.clock(attempt, name)
+        is_off = clock.is_placed and abs(clock.offset_us) > max(APART_US, clock.uncertain_us)
+        both = {name, attempt.speaker or name}
+        is_over = is_off and all(attempt.hosts[n].is_ended or self.is_quiet(attempt, n) for n in both)  # fmt: skip
+        return clock.offset_us if is_over else 0
+
+    def kept(self, attempt: Attempt, name: str) -> Iterator[Event]:
+        """What a host wrote in an attempt, as the ledger has it."""
+        for (job, folder), events in sorted(self._kept.items()):
+            if job == attempt.job and self._names.get((job, folder), folder) == name:
+                yield from events
 
     def see(self, event: Event, *, folder: str, written_us: int | None) -> None:
         """Remember what is compared later. `written_us` is when the file was last written."""

@@ -56,7 +56,7 @@ class Statements:
     def _ended(self, attempt: Attempt) -> Iterator[Event]:
         """Ranks ended because another host's did, and a host of theirs never said how it ended: it is the one."""
         spools = self._spools
-        victims = [(spools.at_us(attempt, name, t), t) for name, host in attempt.hosts.items() for t in host.victims_us]  # fmt: skip
+        victims = [(spools.at_us(attempt, name, t), t - spools.off_us(attempt, name)) for name, host in attempt.hosts.items() for t in host.victims_us]  # fmt: skip
         silent = sorted(n for n, h in attempt.hosts.items() if h.ranks and not h.is_ended)
         if not victims or not silent:
             return
@@ -110,19 +110,20 @@ class Statements:
 
     def _hang(self, attempt: Attempt, waits: list[Wait], common: Span) -> Iterator[Event]:
         first = min(waits, key=lambda w: (self._spools.at_us(attempt, w.host, w.t_us), w.id))
+        t_us = first.t_us - self._spools.off_us(attempt, first.host)
         speechless = sorted(n for n, h in attempt.hosts.items() if h.ranks and n not in {w.host for w in waits})  # fmt: skip
         quiet = [n for n in speechless if not self._spools.is_past(attempt, n, round(common.end_us))]  # fmt: skip
         fresh = [name for name in quiet if (attempt.job, name) not in self._silent]
         if self._is_named(attempt, common):
             for name in fresh:
-                yield self._taken_back(attempt, name, first.t_us)
+                yield self._taken_back(attempt, name, t_us)
             return
         words = f"{len(waits)} hosts waited for each other"
         if speechless:
             words = f"{len(waits)} of {len(attempt.hosts)} hosts waited; {', '.join(speechless)} said nothing of it"
             if quiet:
                 for name in fresh:
-                    yield self._silence(attempt, name, first.t_us, Symptom.HANG, words)
+                    yield self._silence(attempt, name, t_us, Symptom.HANG, words)
                 return
             named: tuple[int, ...] = ()
         else:
@@ -133,7 +134,7 @@ class Statements:
             words += f"; fewest collectives entered: {fewest}, by rank {', '.join(map(str, behind))}"  # fmt: skip
         identity = ("hang", *attempt.job, min(wait.id for wait in waits))
         yield self._open(
-            attempt, identity, identity, first.t_us, Symptom.HANG, named, [("rank", str(r)) for r in named],
+            attempt, identity, identity, t_us, Symptom.HANG, named, [("rank", str(r)) for r in named],
             [words, *self._of_clocks(attempt, {wait.host for wait in waits})],
         )  # fmt: skip
 

@@ -293,3 +293,33 @@ def test_a_host_that_spoke_by_a_clock_that_was_never_compared_holds_the_others_b
     c.waits(T, 39).ends(T + HOUR)
     assert imported(a, b.ends(T + HOUR), c) == [("hang", (2,))]
     assert imported.is_noted("not stated", "its clock could not be compared")
+
+
+@pytest.mark.parametrize("behind_us", [HOUR, -HOUR])
+def test_the_times_of_a_host_whose_clock_stands_apart_are_set_right_once_it_has_ended(imported, behind_us):  # fmt: skip
+    a, b, c = three(b_behind_us=behind_us)
+    b.names(T - 1000, 1)
+    c.events[-2] = Host("c", 2, world=3).waits(T, 39).events[-1]
+    imported(a, b, c)
+    assert [i.onset_us for i in imported.incidents] == [T - 1000 + behind_us]
+    b.ends(T + 30 * SECOND)
+    assert imported(a, b, c) == [("hang", (1,))]
+    assert [i.onset_us for i in imported.incidents] == [T - 1000]
+    assert imported.is_noted("clock corrected", f"b stands {behind_us / SECOND:+.1f} s off")
+    written_by_b = {e.id for e in imported.events if "coverage" not in e.body and e.t_occurred_us and abs(e.t_occurred_us - T) > HOUR // 2}  # fmt: skip
+    gone = {e.links.supersedes for e in imported.events if e.links}
+    assert len(written_by_b) == len(b.events)
+    assert written_by_b <= gone
+    count = len(imported.events)
+    imported(a, b, c)
+    assert len(imported.events) == count
+    moved = next(e for e in imported.events if "steps" in e.body and e.id not in gone and e.clock and e.clock.uncertainty_us is not None)  # fmt: skip
+    assert moved.body["steps"]["ended_us"][-1] == T - SECOND - 1000
+
+
+def test_a_clock_that_is_off_by_less_than_a_second_stays_as_it_is(imported):
+    a, b, c = three(b_behind_us=SECOND // 2)
+    b.names(T - 1000, 1).ends(T + 30 * SECOND)
+    imported(a, b, c)
+    assert [i.onset_us for i in imported.incidents] == [T - 1000 + SECOND // 2]
+    assert not imported.is_noted("clock corrected")
