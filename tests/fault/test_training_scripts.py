@@ -228,6 +228,7 @@ def test_a_section_without_a_with_block_or_a_name_is_refused(tmp_path):
         (("--checkpoint-dir", "/proc/no"), "--checkpoint-dir"),
         (("--bogus",), "no such option"),
         (("--nproc-per-node", "0"), "--nproc-per-node"),
+        (("--checkpoint-every", "1min"), "--checkpoint-dir checkpoints"),
     ],
 )
 def test_what_a_person_types_wrong_is_bad_input(tmp_path, options, needle):

@@ -21,8 +21,8 @@ class LineView:
     def __init__(self, ledger: Path, *, is_quiet: bool = False) -> None:
         self._ledger = ledger
         self._is_quiet = is_quiet
-        self._shown: set[str] = set()
-        """Errors whose trace was shown."""
+        self._shown: dict[str, set[int]] = {}
+        """Errors whose trace was shown, each with the ranks that raised it."""
 
     def show(self, event: Event) -> None:
         """Say one event, if a person wants to know it while it happens."""
@@ -37,10 +37,13 @@ class LineView:
         if event.kind != "observation" or event.symptom != "exception":
             return ""
         error = f"{event.body.get('type')}: {event.body.get('message')}"
-        if error in self._shown:
-            return f"{_ranks(event)} raised it too: {error}"
-        self._shown.add(error)
-        return ""
+        ranks = self._shown.get(error)
+        if ranks is None:
+            self._shown[error] = set(event.ranks)
+            return ""
+        again = "again" if ranks.issuperset(event.ranks) else "too"
+        ranks.update(event.ranks)
+        return f"{_ranks(event)} raised it {again}: {error}"
 
     def begin_metrics(self, url: str) -> None:
         """Say where the metrics are: with port 0 nobody else knows."""

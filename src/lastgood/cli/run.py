@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from lastgood.base.errors import BadInput, Refused
 
@@ -148,6 +149,7 @@ def run(context: click.Context, **given: object) -> int:
     script = _script(str(given["script"]))
     way = choose_way(script, given["mode"])  # type: ignore[arg-type]
     given["hang_after"] = hang_after(given["hang_after"], way)  # type: ignore[arg-type]
+    _refuse_lonely_interval(context, given)
     ledger = check_place(Path(str(given["ledger"]))) if given["ledger"] else default_ledger()
     options = RunOptions(
         script=script,
@@ -214,6 +216,19 @@ def _metrics(address: object, view: LineView) -> Generator[RunMetrics | None]:
         yield metrics
     finally:
         metrics.close()
+
+
+def _refuse_lonely_interval(context: click.Context, given: dict[str, object]) -> None:
+    """A time between checkpoints without a place for them would be taken for protection that is not there."""
+    is_typed = context.get_parameter_source("checkpoint_every") is ParameterSource.COMMANDLINE
+    if is_typed and given["checkpoint_dir"] is None:
+        raise BadInput(
+            "no checkpoint would be written",
+            where="--checkpoint-every",
+            found=f"{given['checkpoint_every']} without --checkpoint-dir",
+            needs="a folder to write them to",
+            next="write: --checkpoint-dir checkpoints",
+        )
 
 
 def _script(text: str) -> Path:

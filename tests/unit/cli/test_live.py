@@ -66,6 +66,6 @@ def test_the_trace_of_an_error_is_shown_once_however_many_ranks_raise_it(tmp_pat
         "lastgood: rank 2 raised in its step:",
         "lastgood: rank 0 raised it too: KeyError: 'lr'",
         "lastgood: rank 1 raised in its step:",
-        "lastgood: rank 2 raised it too: KeyError: 'lr'",
+        "lastgood: rank 2 raised it again: KeyError: 'lr'",
     ]
     assert said.count("Traceback") == 2
