@@ -14,7 +14,12 @@ import pytest
 from lastgood.base.rng import numpy_stream
 from lastgood.budget.mean_shift import mean_shift
 from lastgood.budget.rank_shift import Stratum, ratio_shift, values_needed
-from lastgood.budget.share_shift import Piece, share_shift
+from lastgood.budget.share_shift import (
+    Piece,
+    PieceStratum,
+    share_shift,
+    share_shift_within,
+)
 
 PAIRS = 600
 ALPHA = 0.05
@@ -90,8 +95,8 @@ def test_lost_steps_that_do_not_differ_are_seldom_called_different():
     assert called <= most(ALPHA, pairs)
 
 
-@pytest.mark.parametrize(("n", "m"), [(5, 5), (10, 10), (6, 20)])
-@pytest.mark.parametrize("up", [10.0, 100.0])
+@pytest.mark.parametrize(("n", "m"), [(5, 5), (10, 10), (6, 20), (12, 4)])
+@pytest.mark.parametrize("up", [1.0, 10.0, 100.0])
 def test_useful_shares_that_do_not_differ_are_seldom_called_different(n, m, up):
     random = numpy_stream(7, "claims shares", str(n), str(m), str(up))
 
@@ -101,4 +106,29 @@ def test_useful_shares_that_do_not_differ_are_seldom_called_different(n, m, up):
 
     called = sum(share_shift(pieces(n), pieces(m)).p <= ALPHA for _ in range(PAIRS))
     print(f"{n} against {m} pieces, up {up}: {called / PAIRS:.1%} called different")
+    assert called <= most(ALPHA)
+
+
+@pytest.mark.parametrize(
+    "sizes", [[(5, 5), (5, 5)], [(10, 4), (4, 10)], [(6, 6), (4, 12), (12, 4)]]
+)
+def test_another_mix_of_conditions_is_seldom_called_different(sizes):
+    """Each condition has its own share of useful time; the sides hold the conditions in other proportions."""
+    random = numpy_stream(8, "claims mixed shares", str(sizes))
+
+    def pieces(count, down):
+        ups, downs = random.exponential(30.0, count), down * random.lognormal(0.7, 0.5, count)
+        return [Piece(u, u + d) for u, d in zip(ups, downs, strict=True)]
+
+    called = pooled = 0
+    for _ in range(PAIRS):
+        strata = [
+            PieceStratum(pieces(n, 4.0**k), pieces(m, 4.0**k)) for k, (n, m) in enumerate(sizes)
+        ]
+        called += share_shift_within(strata).p <= ALPHA
+        pooled += (
+            share_shift([p for s in strata for p in s.a], [p for s in strata for p in s.b]).p
+            <= ALPHA
+        )
+    print(f"{sizes}: {called / PAIRS:.1%} called different, {pooled / PAIRS:.1%} when pooled")
     assert called <= most(ALPHA)
