@@ -169,6 +169,8 @@ def _print(result: ClaimResult) -> None:
     for line in result.left_out:
         _say(f"left out: {line}")
     for reason in result.reasons:
+        if reason in result.differing:  # stands above, once for all claims
+            continue
         _say(f"because: {reason}")
     if result.next:
         _say(f"next: {result.next}")
@@ -206,7 +208,8 @@ def _value(value: float | None, result: ClaimResult, *, is_never: bool = True) -
 
 
 def _effect_words(result: ClaimResult) -> str:
-    if result.effect is None and result.effect_unit != "ratio":
+    has_values = result.before.n and result.after.n
+    if result.effect is None and (result.effect_unit != "ratio" or not has_values):
         return "none to be had"
     ends = ["no bound" if end is None else _amount(end, result) for end in (result.lo, result.hi)]
     p = "" if result.p is None else f", {_p(result.p)}"
