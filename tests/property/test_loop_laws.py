@@ -31,6 +31,7 @@ assessments = st.builds(
     culprits=st.lists(ranks, unique=True, max_size=3).map(tuple),
     onset_us=st.none() | st.integers(0, 10**7),
     first_divergent_step=st.none() | st.integers(0, 12),
+    key=st.sampled_from(["", "KeyError", "OSError"]),
 )
 observations = st.one_of(
     st.builds(m.Assessed, assessments),
@@ -83,6 +84,8 @@ def helpful(state: loop.LoopState, number: int) -> m.Observation:
     if silent:
         return m.Restored(rank=silent[0], generation=state.generation, is_intact=True)
     silent = [r for r in range(3) if r not in case.replayed]
+    if not silent:  # a rank raised in its replay, and only time goes on
+        return m.Tick()
     return m.Replayed(
         rank=silent[0], generation=state.generation, step=1, outcome=m.ReplayOutcome.EQUAL
     )

@@ -7,7 +7,6 @@ further culprits, a state that did not hold, a wider domain. The number of attem
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from lastgood.contract.taxonomy import DomainKind
 from lastgood.recovery import write_off
@@ -30,9 +29,10 @@ from lastgood.recovery.quarantine import evicted_workers
 from lastgood.recovery.staffing import is_complete
 from lastgood.recovery.turn import Turn
 from lastgood.recovery.verification import judge_restore
-from lastgood.signals.reading import Assessment, Symptom
+from lastgood.signals.reading import Symptom
 
-_LIVING = (Standing.ACTIVE, Standing.PARKED)
+LIVING = (Standing.ACTIVE, Standing.PARKED)
+"""A worker that can still be killed."""
 
 
 # --- isolating ------------------------------------------------------------------------------------
@@ -61,14 +61,14 @@ def isolate(turn: Turn, *, culprits: Iterable[int] = (), is_hard: bool = False) 
         is_widened=is_hard,
         awaited_stacks=frozenset(),
     )
-    _say_diagnosis(turn, is_first=first)
-    _kill(turn, doomed)
+    say_diagnosis(turn, is_first=first)
+    kill(turn, doomed)
     survivors = turn.crew.serving_with(Standing.ACTIVE)
     if survivors:
         turn.say(Revoke(turn.state.generation, survivors))
 
 
-def _say_diagnosis(turn: Turn, *, is_first: bool = False) -> None:
+def say_diagnosis(turn: Turn, *, is_first: bool = False) -> None:
     """Records who is at fault, as far as it is known now: the newest diagnosis of an incident decides."""
     case = turn.open_case
     turn.say(
@@ -106,7 +106,7 @@ def _isolation_late(turn: Turn) -> None:
         escalate(turn, f"{', '.join(left)} neither left the generation nor ended in time")
         return
     turn.change_case(path="hard", is_widened=True)
-    _kill(turn, turn.crew.serving)
+    kill(turn, turn.crew.serving)
     turn.extend(turn.row.timeout_us)
     turn.note("isolation took too long: every rank is replaced", {"unparked": list(left)})
 
@@ -118,8 +118,9 @@ def _soft_deadline_us(turn: Turn, *, is_hard: bool) -> int | None:
     return min(limit_us, turn.state.policy.soft_deadline_us)
 
 
-def _kill(turn: Turn, workers: Iterable[str]) -> None:
-    living = tuple(w for w in turn.crew.serving if w in set(workers) and turn.crew.of(w) in _LIVING)
+def kill(turn: Turn, workers: Iterable[str]) -> None:
+    """Orders the end of those of these workers that still live."""
+    living = tuple(w for w in turn.crew.serving if w in set(workers) and turn.crew.of(w) in LIVING)
     if living:
         turn.set_crew(turn.crew.moved(living, Standing.DOOMED))
         turn.change_case(killed=(*turn.open_case.killed, *living))
@@ -213,6 +214,8 @@ def _assign(turn: Turn) -> None:
     turn.change_case(
         is_assigned=True,
         attempt_count=case.attempt_count + 1,
+        raised=frozenset(),
+        raised_key="",
         target_attempts={**case.target_attempts, case.target_key: tried},
     )
     turn.extend(turn.row.timeout_us)
@@ -295,91 +298,12 @@ def _symptom(answer: Restored | Replayed) -> Symptom:
 # --- what goes wrong on the way -------------------------------------------------------------------
 
 
-def take_new_fault(turn: Turn, assessment: Assessment) -> None:
-    """A verdict while an incident is open belongs to it: more culprits, an older divergent step."""
-    case = turn.open_case
-    assessment = _without_executed(turn, assessment)
-    if _is_known(turn, assessment):
-        return
-    divergent = [s for s in (case.below_step, assessment.first_divergent_step) if s is not None]
-    named = tuple(r for r in assessment.culprits if r not in case.culprits)
-    living = [r for r in assessment.culprits if turn.crew.of(turn.crew.serving[r]) in _LIVING]
-    is_same = assessment.symptom is Symptom.EXCEPTION and assessment.key == case.assessment.key
-    raised = assessment.culprits if is_same else ()
-    turn.change_case(
-        below_step=min(divergent, default=None),
-        culprits=tuple(sorted({*case.culprits, *named})),
-        raised=case.raised | set(raised) if turn.phase is LoopPhase.SUSPECT else case.raised,
-    )
-    if named:
-        turn.note(
-            "another fault in the same incident",
-            {"evidence": list(assessment.evidence)},
-            ranks=named,
-        )
-    if turn.phase is LoopPhase.SUSPECT:
-        wider = tuple(sorted({*case.diagnosis.culprits, *assessment.culprits}))
-        turn.change_case(diagnosis=replace(case.diagnosis, culprits=wider))
-    elif turn.phase is LoopPhase.ISOLATING:
-        _kill(turn, [turn.crew.serving[r] for r in living])
-        if named:
-            _say_diagnosis(turn)
-    elif assessment.symptom is Symptom.EXCEPTION and case.is_assigned:
-        _relapse(turn, assessment, culprits=living)
-    elif case.is_assigned or living:
-        retry(turn, culprits=living, reason=str(assessment.symptom))
-    elif named:
-        # Nobody is left to be isolated; the diagnosis and the plan are made again with what is known now.
-        isolate(turn)
-    else:
-        # Nothing to isolate, but a plan that waits for workers may have been made for a state that is now
-        # known to be wrong: it is made again.
-        turn.change_case(plan=None, target=None)
-
-
-def _without_executed(turn: Turn, assessment: Assessment) -> Assessment:
-    """The verdict without the ranks that this recovery itself killed: that they ended is no fault of theirs."""
-    if assessment.symptom is not Symptom.PROCESS_EXIT:
-        return assessment
-    serving, killed = turn.crew.serving, turn.open_case.killed
-    own = tuple(r for r in assessment.culprits if serving[r] not in killed)
-    return replace(assessment, culprits=own)
-
-
-def _is_known(turn: Turn, assessment: Assessment) -> bool:
-    """Whether nothing of this is new: ended ranks that were killed here, or the error that every rank raised."""
-    case = turn.open_case
-    if assessment.symptom is Symptom.PROCESS_EXIT and not assessment.culprits:
-        return True
-    return (
-        assessment.symptom is Symptom.EXCEPTION
-        and not case.is_assigned
-        and case.is_everywhere(turn.state.world)
-        and case.raised.issuperset(assessment.culprits)
-        and turn.phase is not LoopPhase.SUSPECT
-    )
-
-
 def retry(turn: Turn, *, culprits: Iterable[int], reason: str, is_hard: bool = False) -> None:
     """Back to ISOLATING for another attempt, unless the bound is reached."""
     if turn.open_case.attempt_count >= turn.state.policy.attempts_max:
         escalate(turn, f"{turn.open_case.attempt_count} attempts failed, the last one: {reason}")
         return
     isolate(turn, culprits=culprits, is_hard=is_hard)
-
-
-def _relapse(turn: Turn, assessment: Assessment, *, culprits: Iterable[int]) -> None:
-    """User code raised while the state was being verified: tried again, then wider, then never again.
-
-    The bound is that of the same failure coming back, since that is what it is, only sooner.
-    """
-    count = turn.open_case.relapse_count + 1
-    turn.change_case(relapse_count=count)
-    if count > turn.state.policy.recurrence_limit:
-        words = f"the same error came back in {count} recoveries"
-        escalate(turn, f"{words}: {assessment.symptom}/{assessment.key}")
-        return
-    retry(turn, culprits=culprits, reason=f"{assessment.key} in the replay", is_hard=count > 1)
 
 
 def _settle_target(turn: Turn) -> None:

@@ -55,9 +55,13 @@ class Case:
     minority_counts: Mapping[int, int] = field(default_factory=dict)
     """How often a rank's replay alone came out different; a second time it is a culprit."""
     raised: frozenset[int] = frozenset()
-    """Ranks whose user code raised the error that opened the incident."""
+    """Ranks whose user code raised: before the first attempt, and then anew in each one."""
+    raised_key: str = ""
+    """What they raised; several names with a comma between them are several errors."""
+    everywhere_counts: Mapping[str, int] = field(default_factory=dict)
+    """How often in this incident all go back because every rank raised that error."""
     relapse_count: int = 0
-    """Attempts of this incident in which user code raised again."""
+    """Attempts of this incident in which user code of some ranks raised again."""
     is_short_noted: bool = False
     """It was said that this attempt waits for a spare."""
     restored: Mapping[int, Restored] = field(default_factory=dict)
@@ -86,7 +90,7 @@ class Case:
 
     def is_everywhere(self, world: int) -> bool:
         """Whether every rank of several raised one and the same error: nothing that a process can be blamed for."""
-        has_one_error = bool(self.assessment.key) and "," not in self.assessment.key
+        has_one_error = bool(self.raised_key) and "," not in self.raised_key
         return world > 1 and has_one_error and len(self.raised) == world
 
     @property

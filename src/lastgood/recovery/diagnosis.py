@@ -63,9 +63,7 @@ def diagnose(
     """The smallest credible domain; one size larger when the same signature has come back."""
     symptom = assessment.symptom or Symptom.GROUP_ERROR
     signature = signature_of(assessment)
-    returns = sum(
-        1 for o in earlier if o.signature == signature and now_us - o.closed_us <= window_us
-    )
+    returns = count_returns(signature, earlier=earlier, window_us=window_us, now_us=now_us)
     cause, status = _cause(symptom, assessment)
     return Diagnosis(
         failure_class=_CLASS[symptom],
@@ -77,6 +75,13 @@ def diagnose(
         domain=DomainKind.HOST if returns else DomainKind.RANK,
         return_count=returns,
     )
+
+
+def count_returns(
+    signature: str, *, earlier: Sequence[Occurrence], window_us: int, now_us: int
+) -> int:
+    """How often a failure of this signature was recovered from within the window."""
+    return sum(1 for o in earlier if o.signature == signature and now_us - o.closed_us <= window_us)
 
 
 def signature_of(assessment: Assessment) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lastgood.recovery import attempt, closing
+from lastgood.recovery import attempt, closing, new_fault
 from lastgood.recovery.case import Case, opening_records
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.diagnosis import diagnose
@@ -134,7 +134,7 @@ def _take_verdict(turn: Turn, assessment: Assessment) -> None:
         if not turn.state.is_stopping:
             _open(turn, assessment)
     else:
-        attempt.take_new_fault(turn, assessment)
+        new_fault.take_new_fault(turn, assessment)
 
 
 def _take_end(turn: Turn, worker: str, *, is_cascade: bool = False) -> None:
@@ -222,7 +222,7 @@ def _open(turn: Turn, assessment: Assessment) -> None:
     turn.say(*opening_records(case, generation=state.generation))
     is_exception = assessment.symptom is Symptom.EXCEPTION
     if is_exception:
-        turn.change_case(raised=frozenset(assessment.culprits))
+        turn.change_case(raised=frozenset(assessment.culprits), raised_key=assessment.key)
     turn.enter(LoopPhase.SUSPECT, timeout_us=policy.exception_settle_us if is_exception else None)
     if diagnosis.return_count > policy.recurrence_limit:
         escalate(
@@ -260,6 +260,8 @@ def _advance(turn: Turn) -> bool:
                 _leave_suspect(turn)
         case LoopPhase.ISOLATING:
             attempt.advance_isolating(turn)
+        case LoopPhase.RESTORING | LoopPhase.VERIFYING if new_fault.is_settling(turn):
+            new_fault.advance_settling(turn)
         case LoopPhase.RESTORING:
             attempt.advance_restoring(turn)
         case LoopPhase.VERIFYING:
@@ -279,16 +281,10 @@ def _has_evidence(turn: Turn) -> bool:
 
 def _leave_suspect(turn: Turn) -> None:
     """SUSPECT -> ISOLATING, unless every rank raised the same error as often as the contract has it tried."""
-    case = turn.open_case
-    if not case.is_everywhere(turn.state.world):
+    if turn.open_case.is_everywhere(turn.state.world):
+        new_fault.go_back_together(turn)
+    else:
         attempt.isolate(turn)
-        return
-    words = f"every rank raised {case.assessment.key} in the same step: a bug of the script, not of a host"
-    turn.note(words, {"signature": case.diagnosis.signature}, ranks=case.culprits)
-    if case.diagnosis.return_count >= turn.state.policy.every_rank_limit:
-        escalate(turn, f"{words}; signature {case.diagnosis.signature}")
-        return
-    attempt.isolate(turn)
 
 
 def _refill(turn: Turn) -> None:

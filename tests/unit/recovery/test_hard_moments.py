@@ -248,7 +248,7 @@ def test_an_error_that_moves_from_rank_to_rank_widens_and_then_stops_with_its_si
 def test_an_error_in_every_replay_ends_after_the_limit_and_not_after_all_attempts():
     s = Scene(spares=1).isolate().catalogue().restored(0, 1, 2, 3)
     for number in range(9):
-        raise_on(s, number % 4)
+        raise_on(s, number % 4).tell(m.Tick(), after_us=SETTLE_US)
         if s.phase is LoopPhase.ESCALATED:
             break
         doomed = [w for a in s.said(m.Kill) for w in a.workers]
@@ -259,6 +259,88 @@ def test_an_error_in_every_replay_ends_after_the_limit_and_not_after_all_attempt
     (call,) = escalations(s)
     assert call.reason == "the same error came back in 3 recoveries: exception/KeyError"
     assert len([a for a in s.actions if isinstance(a, m.Assign)]) == 3
+
+
+def kills(scene):
+    return [a.workers for a in scene.actions if isinstance(a, m.Kill)]
+
+
+def replay_of_an_error(scene):
+    """Every rank raised, all went back, and the state is being replayed."""
+    return everywhere(scene).park(*scene.state.crew.serving).catalogue().restored(0, 1, 2, 3)
+
+
+def test_an_error_of_every_rank_that_comes_back_in_its_replay_kills_nobody_and_stops_the_run():
+    s = raise_on(replay_of_an_error(Scene()), 0)
+    assert (s.phase, kills(s)) == (LoopPhase.VERIFYING, [])
+    raise_on(s, 0, 1, 2, 3)
+    (call,) = escalations(s)
+    assert call.reason.startswith("every rank raised KeyError in the same step")
+    assert call.reason.endswith("signature exception/KeyError")
+    assert call.transition == "verify"
+    (closed,) = s.records("incident.close")
+    assert closed["body"]["outcome"] == "escalated"
+    assert closed["body"]["attempt_count"] == 1
+    assert kills(s) == notes(s, "waiting for a spare") == []
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+def test_the_contract_says_how_often_an_error_of_every_replay_is_tried(limit):
+    s = replay_of_an_error(Scene(policy=policy(every_rank_limit=limit)))
+    for number in range(1, limit):
+        assert len([a for a in s.actions if isinstance(a, m.Assign)]) == number
+        # They are seen to raise for as long as they have not left.
+        raise_on(raise_on(raise_on(s, 1), 0, 1, 2, 3), 0, 1, 2, 3)
+        assert s.phase is LoopPhase.ISOLATING
+        s.park(*s.state.crew.serving).catalogue().restored(0, 1, 2, 3)
+    assert escalations(s) == []
+    raise_on(s, 0, 1, 2, 3)
+    assert len(escalations(s)) == 1
+    assert kills(s) == []
+
+
+def test_an_error_of_every_replay_of_another_incident_is_tried_once_more_and_names_itself():
+    s = Scene().isolate(2).catalogue().restored(0, 1, 2, 3)
+    raise_on(raise_on(s, 0), 0, 1, 2, 3)
+    assert (s.phase, kills(s)) == (LoopPhase.ISOLATING, [])
+    s.park(*s.state.crew.serving).catalogue().restored(0, 1, 2, 3)
+    raise_on(s, 0, 1, 2, 3)
+    (call,) = escalations(s)
+    assert call.reason.endswith("signature exception/KeyError")
+    assert kills(s) == []
+
+
+def test_an_error_of_one_rank_in_its_replay_waits_and_then_takes_that_rank_only():
+    s = raise_on(Scene().isolate(2).catalogue().restored(0, 1, 2, 3), 1)
+    s.replayed(0, 2, 3).tell(m.Tick())
+    assert (s.phase, kills(s)) == (LoopPhase.VERIFYING, [])
+    s.tell(m.Tick(), after_us=SETTLE_US)
+    assert (s.phase, kills(s)) == (LoopPhase.ISOLATING, [("w1",)])
+
+
+def test_a_rank_that_raised_in_its_replay_and_says_that_it_is_equal_is_not_accepted():
+    s = raise_on(Scene().isolate(2).catalogue().restored(0, 1, 2, 3), 1).replayed(0, 1, 2, 3)
+    assert s.phase is LoopPhase.VERIFYING
+    assert [a for a in s.actions if isinstance(a, m.Resume)] == []
+
+
+def test_two_errors_in_one_replay_are_not_one_bug():
+    s = raise_on(Scene().isolate(2).catalogue().restored(0, 1, 2, 3), 0, 1)
+    raise_on(s, 0, 1, 2, 3, key="KeyError,OSError")
+    assert kills(s) == [("w0", "w1", "w4", "w3")]
+
+
+def test_a_rank_killed_beside_errors_in_the_replay_ends_the_attempt_at_once():
+    s = raise_on(Scene().isolate(2).catalogue().restored(0, 1, 2, 3), 0, 1).tell(m.WorkerGone("w3"))
+    assert (s.phase, kills(s)) == (LoopPhase.ISOLATING, [("w0", "w1")])
+
+
+def test_a_rank_that_ends_of_its_own_error_in_the_replay_is_still_one_of_all():
+    s = raise_on(replay_of_an_error(Scene()), 0).tell(m.WorkerGone("w0"))
+    assert s.phase is LoopPhase.VERIFYING
+    raise_on(s, 0, 1, 2, 3)
+    assert len(escalations(s)) == 1
+    assert kills(s) == []
 
 
 # --- names ----------------------------------------------------------------------------------------
