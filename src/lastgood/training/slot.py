@@ -99,10 +99,10 @@ class StatusSlot:
     def enter(self, phase: Phase, *, step: int | None = None) -> None:
         """Enter a phase (and a step)."""
         words = self._words
+        words[_W_PROGRESS] = monotonic_ns()  # first: nobody may read a new place with an old time
         if step is not None:
             words[_W_STEP] = step
         words[_W_PHASE] = phase
-        words[_W_PROGRESS] = monotonic_ns()
 
     def begin_generation(self, generation: int, rank: int) -> None:
         """Start a generation: counters from zero, no open section."""
@@ -119,10 +119,12 @@ class StatusSlot:
     def count_launch(self, *, is_last: bool) -> None:
         """Count one collective entered; after the last of a step the rank waits for its peers."""
         words = self._words
+        words[_W_PROGRESS] = (
+            monotonic_ns()
+        )  # first, as in `enter`: since when it waits accuses others
         words[_W_LAUNCHES] += 1
         if is_last:
             words[_W_PHASE] = _COLLECTIVE
-        words[_W_PROGRESS] = monotonic_ns()
 
     def count_completion(self) -> None:
         """Count one collective left."""

@@ -243,6 +243,20 @@ def test_every_sign_of_life_moves_the_clock(slot, reader):
 
 
 @pytest.mark.parametrize(
+    "moves",
+    [lambda slot: slot.count_launch(is_last=True), lambda slot: slot.enter(Phase.COLLECTIVE)],
+)
+def test_a_new_place_is_never_read_with_the_time_of_the_old_one(slot, reader, monkeypatch, moves):
+    """Since when a rank waits accuses its peers: a rank that is back from a long evaluation has not waited so long."""
+    slot.enter(Phase.BETWEEN, step=7)
+    seen = []
+    monkeypatch.setattr(slot_module, "monotonic_ns", lambda: (seen.append(reader.view()), 9**18)[1])
+    moves(slot)
+    assert [(view.phase, view.launches) for view in seen] == [(Phase.BETWEEN, 0)]
+    assert (reader.view().phase, reader.view().progress_us) == (Phase.COLLECTIVE, 9**18 // 1000)
+
+
+@pytest.mark.parametrize(
     ("name", "shown"),
     [
         ("eval", "eval"),
