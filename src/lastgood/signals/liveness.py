@@ -165,7 +165,8 @@ def _hang(
         patience = [
             r
             for r in culprits
-            if now_us - r.progress_us <= limits.starved_factor * (limit_us(limits, r) or 0)
+            if now_us - _late_since_us(r, live, limits=limits)
+            <= limits.starved_factor * (limit_us(limits, r) or 0)
         ]
         if patience:
             return _patient_answer(patience, excused, now_us=now_us)
@@ -366,16 +367,24 @@ def _is_overdue(
         is_known = anchor is not None and _place(anchor.reading) == _place(reading)
         since_us = max(since_us, anchor.seen_us if anchor is not None and is_known else now_us)
         return now_us - since_us > allowed_us
-    is_stopped = reading.process is ProcessState.STOPPED and limits.is_stop_enough
+    if reading.phase in _OWN_CODE and limits.unawaited_us and not _is_stop_enough(reading, limits):
+        if now_us - since_us > max(allowed_us, limits.unawaited_us):
+            return True
+        if _awaited_since_us(reading, live) is None:
+            return False
+    return now_us - _late_since_us(reading, live, limits=limits) > allowed_us
+
+
+def _late_since_us(reading: RankReading, live: Sequence[RankReading], *, limits: Limits) -> int:
+    """From when it is counted how late a rank is: its last progress, or when the first peer came to wait for it."""
     is_undeclared = reading.phase in _OWN_CODE and limits.unawaited_us > 0
-    if is_stopped or not (is_undeclared or reading.phase is Phase.COLLECTIVE):
-        return now_us - since_us > allowed_us
-    awaited_us = _awaited_since_us(reading, live)
-    if is_undeclared and now_us - since_us > max(allowed_us, limits.unawaited_us):
-        return True
-    if awaited_us is None:
-        return not is_undeclared and now_us - since_us > allowed_us
-    return now_us - max(since_us, awaited_us) > allowed_us
+    if not (is_undeclared or reading.phase is Phase.COLLECTIVE) or _is_stop_enough(reading, limits):
+        return reading.progress_us
+    return max(reading.progress_us, _awaited_since_us(reading, live) or 0)
+
+
+def _is_stop_enough(reading: RankReading, limits: Limits) -> bool:
+    return reading.process is ProcessState.STOPPED and limits.is_stop_enough
 
 
 def _awaited_since_us(late: RankReading, live: Sequence[RankReading]) -> int | None:

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from lastgood.signals.limits import Limits
-from lastgood.signals.liveness import assess
+from lastgood.signals.liveness import assess, remember
 from lastgood.signals.reading import Phase, ProcessState, RankReading, Symptom, Verdict
 
 S = 1_000_000
@@ -104,3 +104,13 @@ def test_a_stopped_rank_is_late_by_its_own_silence_where_its_peers_cannot_be_see
         assert look(stopped, limits=limits).culprits == (1,)
     peer = own(0, stale_us=12 * S)
     assert look(peer, stopped).verdict is Verdict.OK, "looked at by a debugger, for one"
+
+
+def test_a_starved_rank_has_its_four_limits_from_when_it_is_waited_for():
+    late = own(1, stale_us=12 * S)
+    memory = remember(None, [late], now_us=NOW - 11 * S)
+    starved = dataclasses.replace(late, runqueue_wait_us=8 * S)
+    for waited_us, verdict in ((2 * S, Verdict.SUSPECT), (4_100_000, Verdict.FAILED)):
+        ranks = [waits(0, since_us=waited_us), starved]
+        found = assess(ranks, limits=UNDECLARED, now_us=NOW, previous=memory)
+        assert (found.verdict, found.culprits) == (verdict, (1,))
