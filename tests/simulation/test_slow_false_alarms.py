@@ -12,7 +12,8 @@ on its own. So the number of slow steps in a window is beta-binomial, and
 
 whatever the noise is. The other conditions (30 % above what is usual, 2.5 robust deviations, a change of pace, a
 loss that reaches the cost of acting) can only lower it. Assumes that steps are independent: a neighbour that takes
-the processor for a minute makes a rank slow, and then it is no false alarm.
+the processor for a minute makes a rank slow, and then it is no false alarm. And that every step teaches: slow ones
+do not while half of a window is slow, which independent noise does in fewer than one of 200 windows.
 """
 
 import math

@@ -95,8 +95,9 @@ class RankPace:
     ) -> RankPace:
         """The memory after one more step.
 
-        A step that leaves the window becomes usual, unless the rank is slow at the time: a fault must not
-        teach the detector to expect it. Before enough is known, everything teaches.
+        A step that leaves the window becomes usual, unless the rank is slow at the time, or half of its window
+        and that step are: a fault must not teach the detector to expect it. Before enough is known, everything
+        teaches.
         """
         was_slow = self.is_persistent(slow_count_min)
         recent = (*self.recent, mark)
@@ -105,8 +106,13 @@ class RankPace:
         is_slow = found.is_persistent(slow_count_min)
         least, most = usual_count
         usual = self.usual
-        if not is_slow or len(usual) < least:
-            usual = (*usual, *(old.level for old in left))[-most:]
+        if len(usual) < least:
+            usual = (*usual, *(old.level for old in left))
+        elif not is_slow:
+            # Half of a window slow is more than noise: a fault that comes and goes must not become usual either.
+            is_doubtful = 2 * sum(old.is_slow for old in recent) >= window_count
+            usual = (*usual, *(old.level for old in left if not (old.is_slow and is_doubtful)))
+        usual = usual[-most:]
         began, lost_us = None, 0
         if is_slow and was_slow:
             began, lost_us = self.began, self.lost_us + mark.excess_us

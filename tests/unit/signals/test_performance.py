@@ -274,6 +274,20 @@ def test_a_new_generation_begins_with_steps_that_teach_nothing():
     assert after.ranks[1].recent == ()
 
 
+def test_a_rank_that_is_slow_in_two_of_three_steps_does_not_become_usual():
+    """Stopped for a share of the time on a loaded host, as the drill `throttled` does: one window of ten dips to six."""
+    rhythm = [SLOW, SLOW, EVEN] * 20
+    verdicts, memory = play(*[EVEN] * 40, *rhythm, *[SLOW] * 10)
+    assert (verdicts[-1].verdict, verdicts[-1].culprits) == (Verdict.SUSPECT, (1,))
+    assert max(memory.ranks[1].usual) < math.log(1.3)
+
+
+def test_a_slow_step_now_and_then_is_usual():
+    """Noise has to teach, or the bound on false alarms is none."""
+    _, memory = play(*([EVEN] * 19 + [SLOW]) * 7)
+    assert sum(level > math.log(1.3) for level in memory.ranks[1].usual) == 3
+
+
 # --- starved ------------------------------------------------------------------------------------------
 
 # Own time of each rank and the part of it without a processor, in ms: 3 ranks and 6 processes that
