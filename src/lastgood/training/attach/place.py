@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from lastgood.base.errors import BadInput
 
 REQUEUE_STRIDE = 100
 """Attempts of one requeue of Slurm: restarts of torchrun within it are counted from there."""
+_NAMELESS = "attached"
+"""The job of a launcher that names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,8 @@ class Place:
     launcher: str
     """torchrun, slurm, kubernetes or plain."""
     run: str
+    job: str
+    """What is alike in every launch of the job, where the launcher names none: snapshots and repeated errors go by it."""
     attempt: int | None
     """None where the launcher does not count restarts: the spool of the host is asked then."""
     rank: int
@@ -57,9 +62,14 @@ def find_place(environ: Mapping[str, str], *, hostname: str, run: str | None = N
             found=f"rank {rank} of {world}, local rank {local_rank} of {local_world}",
             needs="RANK below WORLD_SIZE and LOCAL_RANK below LOCAL_WORLD_SIZE",
         )
+    given = run or environ.get("LASTGOOD_RUN")
+    job = given or _run_of(environ)
+    # Several hosts share no word that is new in each launch, so their name has to be given.
+    is_alone = not given and job == _NAMELESS and local_world == world
     return Place(
         launcher=launcher,
-        run=_plain(run or environ.get("LASTGOOD_RUN") or _run_of(environ)),
+        run=_plain(job + _launch_of(environ)) if is_alone else _plain(job),
+        job=_plain(job),
         attempt=_attempt(environ),
         rank=rank,
         world=world,
@@ -84,7 +94,18 @@ def _run_of(environ: Mapping[str, str]) -> str:
     given = environ.get("TORCHELASTIC_RUN_ID", "none")
     if given not in {"", "none"}:
         return given
-    return environ.get("JOB_NAME") or "attached"
+    return environ.get("JOB_NAME") or _NAMELESS
+
+
+def _launch_of(environ: Mapping[str, str]) -> str:
+    """What tells one launch of torchrun on this host from all others: the folder that it makes for the ranks' errors.
+
+    It is `.../none_x7f2k1ab/attempt_0/RANK/error.json`, alike for all ranks and restarts; empty where there is none.
+    """
+    parts = Path(environ.get("TORCHELASTIC_ERROR_FILE") or "").parts
+    if len(parts) < 4 or not parts[-3].startswith("attempt_"):
+        return ""
+    return "." + parts[-4].removeprefix(environ.get("TORCHELASTIC_RUN_ID", "") + "_")
 
 
 def _attempt(environ: Mapping[str, str]) -> int | None:

@@ -124,7 +124,7 @@ def _snapshot_folder(given: str | os.PathLike[str] | None, place: Place) -> Path
         return Path(given) / place.host
     # Not in memory: it must be there when the node comes back with the next attempt.
     base = Path(os.environ.get("TMPDIR", "/var/tmp")) / f"lastgood-snapshots-{os.getuid()}"  # noqa: S108
-    return base / place.run / place.host
+    return base / place.job / place.host
 
 
 class Attached:
@@ -236,7 +236,7 @@ class HostAttached(Attached):
         self._live = live
         self._spool = spool
         self._exit_code: int | None = None
-        self._failures = Failures(spool, run=place.run)
+        self._failures = Failures(spool, run=place.job)
         self._previous_hook = sys.excepthook
 
     def begin(self, *, hang_after_us: int) -> None:

@@ -52,6 +52,42 @@ def test_without_a_launcher_it_is_rank_0_of_1():
     assert place.is_first_host
 
 
+def nameless(folder: str, *, attempt: int = 0, local_rank: int = 0, world: int = 2, **more: str):
+    """As torchrun starts a rank that was given no `--rdzv-id`, which is how most call it."""
+    ranks = {"RANK": str(local_rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": "2"}  # fmt: skip
+    error_file = f"/tmp/torchelastic_q/{folder}/attempt_{attempt}/{local_rank}/error.json"
+    return find_place(
+        {
+            **TORCHRUN,
+            **ranks,
+            "TORCHELASTIC_RUN_ID": "none",
+            "TORCHELASTIC_RESTART_COUNT": str(attempt),
+            "TORCHELASTIC_ERROR_FILE": error_file,
+            **more,
+        },
+        hostname="h",
+    )
+
+
+def test_two_launches_of_torchrun_without_a_name_are_two_runs_of_one_job():
+    first, second = nameless("none_x7f_2k1a"), nameless("none_b4q9zz10")
+    assert (first.run, second.run) == ("attached.x7f_2k1a", "attached.b4q9zz10")
+    assert first.job == second.job == "attached"
+
+
+def test_the_ranks_and_restarts_of_one_launch_are_one_run():
+    again = nameless("none_x7f2k1ab", attempt=1, local_rank=1)
+    assert again.run == nameless("none_x7f2k1ab").run
+    assert again.attempt == 2
+
+
+def test_a_launch_on_several_hosts_or_with_a_name_is_named_alike_everywhere():
+    assert nameless("none_x7f2k1ab", world=4).run == "attached"
+    assert nameless("none_x7f2k1ab", LASTGOOD_RUN="mine").run == "mine"
+    assert nameless("none_x7f2k1ab", TORCHELASTIC_ERROR_FILE="/dev/null").run == "attached"
+    assert nameless("none_x7f2k1ab", SLURM_JOB_ID="7").run == "slurm-7"
+
+
 @pytest.mark.parametrize(
     "change", [{"RANK": "eight"}, {"RANK": "8"}, {"LOCAL_RANK": "4"}, {"LOCAL_WORLD_SIZE": "0"}]
 )
