@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lastgood.recovery import attempt, closing, loop, write_off
+from lastgood.recovery import attempt, closing, loop, new_fault, write_off
 from lastgood.recovery.crew import Crew, Standing
 from lastgood.recovery.last_good import TrustBook, choose
 from lastgood.recovery.messages import ReplayOutcome, Revoke
@@ -146,6 +146,21 @@ def blame_a_process_for_a_bug_of_every_rank(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Case, "is_everywhere", lambda case, world: False)
 
 
+def blame_a_process_for_a_bug_of_every_replay(patch: pytest.MonkeyPatch) -> None:
+    from lastgood.recovery.case import Case
+
+    everywhere = Case.is_everywhere
+    patch.setattr(
+        Case, "is_everywhere", lambda case, world: not case.is_assigned and everywhere(case, world)
+    )
+
+
+def try_a_bug_of_every_replay_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        new_fault, "go_back_together", lambda turn: attempt.retry(turn, culprits=(), reason="again")
+    )
+
+
 def wait_for_a_spare_in_silence(patch: pytest.MonkeyPatch) -> None:
     note = Turn.note
 
@@ -174,6 +189,8 @@ BROKEN = [
     forget_what_came_back,
     try_a_bug_of_every_rank_for_ever,
     blame_a_process_for_a_bug_of_every_rank,
+    blame_a_process_for_a_bug_of_every_replay,
+    try_a_bug_of_every_replay_for_ever,
     wait_for_a_spare_in_silence,
 ]
 

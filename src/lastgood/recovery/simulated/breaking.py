@@ -43,6 +43,8 @@ def strike(world: World, fault: SimulatedFault) -> None:
             raise_own(world, fault.rank, world.step + 1)
         case FaultKind.POISON | FaultKind.POISON_EVERYWHERE | FaultKind.POISON_WANDERS:
             world.poisons[world.step + 2] = Poison(fault.kind)
+        case FaultKind.POISON_REPLAY:
+            world.replays_raise = fault.count
         case FaultKind.NO_SPARES:
             world.has_spares_ever = False
         case FaultKind.NONFINITE | FaultKind.NAN_GRADIENT:

@@ -220,6 +220,7 @@ class Invariants:
         )
         for rank, name in enumerate(action.workers):
             self.inventory = self.inventory.activate(name, rank=rank)
+        self.returning.on_assign()
         self.generation = action.generation
         self.plan = action.plan
         self.restored, self.replayed = {}, {}

@@ -20,6 +20,7 @@ def assign(world: World, generation: int, workers: tuple[str, ...], plan: m.Rest
     world.serving = list(workers)
     world.plan = plan
     world.is_stepping = False
+    world.raising = set()
     world.correctness = correctness.CorrectnessMemory(window_count=8)
     pacing.begin_generation(world)
     for rank, name in enumerate(workers):
@@ -102,8 +103,8 @@ def replay_rank(world: World, rank: int, generation: int) -> None:
             world.replays_minority.remove(rank)
         elif rank == world.size - 1:
             world.replays_differ -= 1
-    if breaking.is_poisoned(world, rank, plan.target_step):
-        breaking.raise_own(world, rank, plan.target_step)
+    if world.replays_raise > 0:
+        raise_together(world, rank, generation)
         return
     worker.moved(Phase.HELD, world.kernel.now_us)
     world.later(
@@ -111,6 +112,29 @@ def replay_rank(world: World, rank: int, generation: int) -> None:
         50_000,
         m.Replayed(rank=rank, generation=generation, step=plan.target_step, outcome=outcome),
     )
+
+
+def raise_together(world: World, rank: int, generation: int) -> None:
+    """A replay begins on all ranks at once: with the last one there, each raises in its own time."""
+    world.raising.add(rank)
+    if len(world.raising) < world.size:
+        return
+    world.replays_raise -= 1
+    for each in range(world.size):
+        world.kernel.after(
+            world.delay(1_000, 100_000),
+            "raise in the replay",
+            lambda r=each: raise_in_replay(world, r, generation),
+        )
+
+
+def raise_in_replay(world: World, rank: int, generation: int) -> None:
+    """User code of one rank raises in the replayed step."""
+    worker = world.workers[world.serving[rank]]
+    if generation != world.generation or not worker.is_able or world.plan is None:
+        return
+    worker.moved(Phase.COMPUTE, world.kernel.now_us)
+    breaking.raise_own(world, rank, world.plan.target_step)
 
 
 def resume(world: World, generation: int, step: int) -> None:

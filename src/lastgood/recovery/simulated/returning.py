@@ -26,6 +26,11 @@ class Returning:
         self._is_of_errors = False
         self._is_everywhere = False
         self._is_waiting_said = False
+        self._again: set[int] = set()
+        """Ranks that raised in the present attempt."""
+        self._again_keys: set[str] = set()
+        self._is_everywhere_again = False
+        self._again_count = 0
 
     def hear(self, observation: m.Observation) -> None:
         """Remembers who raised what before anybody was isolated for it."""
@@ -35,17 +40,27 @@ class Returning:
         found = observation.assessment
         if found.symptom is not Symptom.EXCEPTION:
             self._blamed |= set(found.culprits)
-        if world.state.phase not in (LoopPhase.RUNNING, LoopPhase.SUSPECT):
+        if found.question is not Question.LIVENESS or found.symptom is not Symptom.EXCEPTION:
             return
-        if found.question is Question.LIVENESS and found.symptom is Symptom.EXCEPTION:
+        if world.state.phase in (LoopPhase.RUNNING, LoopPhase.SUSPECT):
             self._raised |= set(found.culprits)
             self._keys.add(found.key)
+        elif world.state.phase is LoopPhase.VERIFYING:
+            self._again |= set(found.culprits)
+            self._again_keys.add(found.key)
 
     def on_open(self, symptom: str) -> None:
         """A new incident. Where it is not an error that opened it, the errors behind it are another fault's company."""
         self._is_of_errors = symptom == Symptom.EXCEPTION.value
         self._blamed = set()
         self._is_everywhere = self._is_waiting_said = False
+        self._again_count = 0
+        self.on_assign()
+
+    def on_assign(self) -> None:
+        """A new attempt: whoever raised in the one before has another try."""
+        self._again, self._again_keys = set(), set()
+        self._is_everywhere_again = False
 
     def on_record(self, action: m.Record) -> None:
         """An annotation may say that a spare is waited for; a diagnosis ends the time in which errors are gathered."""
@@ -59,15 +74,23 @@ class Returning:
             if is_of_all and is_one_error and self._is_of_errors:
                 self._is_everywhere = True
             self._raised, self._keys = set(), set()
+            if len(self._again) == world.size > 1 and len(self._again_keys) == 1:
+                self._is_everywhere_again = True
+                self._again_count += 1
+                limit = world.state.policy.every_rank_limit
+                is_within = self._again_count + self._is_everywhere <= limit
+                self._all.check(is_within, "an error of every replay is tried once too often")
+            self._again, self._again_keys = set(), set()
 
     def on_kill(self, workers: tuple[str, ...]) -> None:
         """Nobody is to blame for an error that every rank raised, in the isolation that follows it."""
         world = self._all.world
         is_first = world.state.case is not None and not world.state.case.attempt_count
         is_soft = world.state.case is not None and not world.state.case.is_widened
+        is_nobodys = (self._is_everywhere and is_first) or self._is_everywhere_again
         is_blamed = {world.serving.index(name) for name in workers} <= self._blamed
         self._all.check(
-            is_blamed or not (self._is_everywhere and is_first and is_soft),
+            is_blamed or not (is_nobodys and is_soft),
             f"{workers} are killed for an error that every rank raised",
         )
 

@@ -28,6 +28,8 @@ class FaultKind(enum.StrEnum):
     """The same, raised by every rank: a bug of the script."""
     POISON_WANDERS = "poison_wanders"
     """The same, raised by another rank in every generation: a batch that nobody can digest."""
+    POISON_REPLAY = "poison_replay"
+    """The next replays raise the same error on every rank: a bug of the script again, and no step has passed."""
     NAN_GRADIENT = "nan_gradient"
     """One rank's own gradient holds NaN; it is named, and all ranks went wrong with it."""
     NONFINITE = "nonfinite"
@@ -64,11 +66,13 @@ _LASTING = frozenset(
         FaultKind.SPARES_LATE,
         FaultKind.NO_SPARES,
         FaultKind.KILL_SPARE,
+        FaultKind.POISON_REPLAY,
     }
 )
 """Faults that show only together with another one."""
-_DRAWN = [kind for kind in FaultKind if kind is not FaultKind.SLOW]
-"""A slow rank is no fault among others: it is drawn besides, and only after its usual pace is known."""
+_DRAWN = [kind for kind in FaultKind if kind not in (FaultKind.SLOW, FaultKind.POISON_REPLAY)]
+"""A slow rank is no fault among others: it is drawn besides, and only after its usual pace is known.
+So are errors in the replay, of which most tapes have no use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +89,7 @@ class SimulatedFault:
     phase: LoopPhase | None = None
     delay_us: int = 0
     count: int = 1
-    """How many replays differ, how many states back a snapshot is flipped."""
+    """How many replays differ or raise, how many states back a snapshot is flipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,11 @@ def draw_tape(rng: random.Random, *, world: int, horizon_us: int) -> tuple[Simul
     if rng.random() < 0.2:
         at_us = rng.randrange(horizon_us // 2, horizon_us)
         faults.append(SimulatedFault(kind=FaultKind.SLOW, at_us=at_us, rank=rng.randrange(world)))
+    if rng.random() < 0.1:
+        at_us, count = rng.randrange(horizon_us // 2), rng.randint(1, 3)
+        faults.append(
+            SimulatedFault(kind=FaultKind.POISON_REPLAY, at_us=at_us, rank=0, count=count)
+        )
     return tuple(sorted(faults, key=lambda fault: fault.at_us))
 
 

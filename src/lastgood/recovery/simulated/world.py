@@ -113,6 +113,9 @@ class World:
         self.spares_late_until_us = 0
         self.has_spares_ever = True
         self.replays_differ = 0
+        self.replays_raise = 0
+        self.raising: set[int] = set()
+        """Ranks that are about to raise in their replay."""
         self.replays_minority: list[int] = []
         self.stalls: set[int] = set()
         self.entered: set[int] = set()
