@@ -151,12 +151,15 @@ class CheckpointManager:
 
     def __init__(self, trainer: Trainer, folder: Path, *, interval: int, kept: int) -> None:
         self.trainer, self.folder, self.interval, self.kept = trainer, folder, interval, kept
+        self.newest_step = 0
 
     def save(self, *, is_forced: bool = False) -> None:
         step = self.trainer.step
         path = self.folder / f"step-{step}"
-        if not (is_forced or step % self.interval == 0) or path.exists():
+        # Not by whether the folder is there: a faster rank may have made it already, and all have to save together.
+        if not (is_forced or step % self.interval == 0) or step == self.newest_step:
             return
+        self.newest_step = step
         dcp.save(self.trainer.state_dict(), checkpoint_id=str(path))
         if dist.get_rank() == 0:  # its save returns last: the parts of all ranks are there
             seal(path, step=step)  # (4) from now on it counts
@@ -170,6 +173,7 @@ class CheckpointManager:
             state = self.trainer.state_dict()
             dcp.load(state, checkpoint_id=str(found.path))
             self.trainer.load_state_dict(state)
+            self.newest_step = self.trainer.step
         dist.barrier()  # nobody writes or deletes a checkpoint while another rank still chooses
         return self.trainer.step
 
