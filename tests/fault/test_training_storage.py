@@ -26,7 +26,7 @@ from lastgood.training.rundir import RunDir, default_root
 from lastgood.training.slot import StatusSlot
 from tests.fault.training_drill import wait_until
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.fault, pytest.mark.nightly, pytest.mark.timeout(300)]
 RANKS, REQUEUE = 2, 75
 PAUSE_US = 2_500_000
 HANG_AFTER = "1s"

@@ -101,8 +101,8 @@ def test_a_rank_that_became_three_times_as_slow_is_replaced_when_that_pays(drill
     assert_recovered_in_order(incident)
     words = evidence_of(drilled, incident)
     assert "rank 3: " in words
-    assert "median of 2 recoveries of this run" in words
     earlier = [i for i in drilled.incidents if i.symptom == "hang"]
+    assert f"median of {len(earlier)} recoveries of this run" in words
     cost_us = statistics.median(
         i.diagnose_us + i.isolate_us + i.recover_us + i.verify_us for i in earlier
     )
@@ -114,7 +114,8 @@ def test_a_rank_that_became_three_times_as_slow_is_replaced_when_that_pays(drill
 
 
 def test_nobody_else_was_ever_named(drilled):
-    found = [(i.symptom, i.ranks) for i in drilled.incidents]
+    # With a limit of one second a busy machine may have a silence of all ranks: nobody is named for it.
+    found = [(i.symptom, i.ranks) for i in drilled.incidents if i.ranks]
     assert found == [("hang", (1,)), ("hang", (2,)), ("slow", (3,))]
 
 

@@ -50,12 +50,12 @@ def test_rows_that_were_rejected_are_named_though_nothing_could_be_counted(cli, 
     assert "rejected: event_time is no number of days (1, first at trace.json#1)" in result.stderr
 
 
-def test_a_ledger_is_known_by_its_header_and_not_by_its_name(ledger, tmp_path):
+def test_a_ledger_is_known_by_its_first_bytes_and_not_by_its_name(ledger, tmp_path):
     odd = tmp_path / "kern.log"
     odd.write_bytes(ledger.read_bytes())
     assert (is_ledger(odd), is_ledger(tmp_path / "none"), is_export(tmp_path)) == (True, False, False)  # fmt: skip
     other = tmp_path / "other.db"
-    other.write_bytes(b"SQLite format 3\x00" + bytes(200))
+    other.write_bytes(b"SQL?te format 3\x00" + bytes(200))
     assert not is_ledger(other)
 
 
