@@ -27,9 +27,9 @@ if TYPE_CHECKING:  # what a type checker sees; the same names as in the table be
     from lastgood.ledger.incident import fold_incidents
     from lastgood.ledger.store import open_store
     from lastgood.ledger.verify import verify_ledger
-    from lastgood.training.opening import open  # noqa: A004 - read as `lastgood.open`
     from lastgood.training.rank.attach import attach
     from lastgood.training.rank.run import Run, start
+    from lastgood.training.report.opening import open  # noqa: A004 - read as `lastgood.open`
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,7 @@ _PUBLIC = {
     "default_contract": "lastgood.contract.load:default_contract",
     "FailureContract": "lastgood.contract.model:FailureContract",
     # what happened
-    "open": "lastgood.training.opening:open",
+    "open": "lastgood.training.report.opening:open",
     "Event": "lastgood.ledger.event:Event",
     "open_store": "lastgood.ledger.store:open_store",
     "verify_ledger": "lastgood.ledger.verify:verify_ledger",

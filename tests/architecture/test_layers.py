@@ -27,7 +27,7 @@ ONLY_IN = {
     "cryptography": ["ledger/"],
     "pydantic": ["contract/"],
     "yaml": ["contract/"],
-    "prometheus_client": ["training/metrics.py"],
+    "prometheus_client": ["training/metrics/page.py"],
     "starlette": ["web/"],
     "uvicorn": ["web/"],
     "aiohttp": ["serving/", "agents/"],

@@ -8,14 +8,14 @@ import pytest
 import yaml
 
 from lastgood.contract.taxonomy import FailureClass
-from lastgood.training.metrics import PHASES
-from lastgood.training.metrics_declared import METRICS
-from lastgood.training.metrics_server import (
+from lastgood.training.metrics.declared import METRICS
+from lastgood.training.metrics.page import PHASES
+from lastgood.training.metrics.server import (
     CONNECTION_COUNT_MAX,
     CONNECTION_US_MAX,
     parse_address,
 )
-from lastgood.training.telemetry import OUTCOMES, STEP_COUNT_KEPT
+from lastgood.training.metrics.telemetry import OUTCOMES, STEP_COUNT_KEPT
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "metrics.md"

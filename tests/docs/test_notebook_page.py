@@ -116,4 +116,4 @@ def test_the_extra_that_the_page_names_has_what_it_needs():
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {"pyarrow", "pandas"} <= set(project["optional-dependencies"]["analysis"])
-    assert lastgood.open.__module__ == "lastgood.training.opening"
+    assert lastgood.open.__module__ == "lastgood.training.report.opening"

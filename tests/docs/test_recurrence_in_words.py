@@ -20,6 +20,8 @@ def test_the_training_page_names_the_default_window_and_the_default_number_of_re
 def test_the_glossary_says_that_warmup_also_lies_behind_the_last_step():
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     (line,) = (line for line in text.splitlines() if line.startswith("- **warmup**"))
-    ending = (ROOT / "src" / "lastgood" / "training" / "ending.py").read_text(encoding="utf-8")
+    ending = (ROOT / "src" / "lastgood" / "training" / "supervising" / "ending.py").read_text(
+        encoding="utf-8"
+    )
     section = line.partition("section `")[2].partition("`")[0]
     assert f'{{"name": "{section}", "state": "warmup"}}' in ending

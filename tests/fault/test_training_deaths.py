@@ -15,7 +15,7 @@ from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.store import open_store
 from lastgood.signals.limits import Limits
 from lastgood.training.options import RunOptions
-from lastgood.training.session import run_training
+from lastgood.training.supervising.session import run_training
 from tests.fault.training_drill import assert_ledger_holds, assert_recovered_in_order
 from tests.fault.training_scripts import DYING
 

@@ -13,12 +13,12 @@ from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.store import open_store
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.limits import Limits
-from lastgood.training.checkpoints import list_checkpoints
-from lastgood.training.leftovers import find_leftovers
 from lastgood.training.options import RunOptions
+from lastgood.training.resuming.leftovers import find_leftovers
 from lastgood.training.rundir import RunDir, default_root
-from lastgood.training.session import run_training
-from lastgood.training.supervisor import noticed_signals
+from lastgood.training.states.checkpoints import list_checkpoints
+from lastgood.training.supervising.session import run_training
+from lastgood.training.supervising.supervisor import noticed_signals
 from tests.fault.training_drill import JOB, wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]

@@ -3,7 +3,7 @@
 import pytest
 
 from lastgood.faults.spec import FaultKind
-from lastgood.training.striping import SnapshotForm
+from lastgood.training.states.striping import SnapshotForm
 from tests.fault.training_drill import (
     HANG_AFTER_US,
     assert_ledger_holds,

@@ -13,7 +13,7 @@ from lastgood.ledger.store import open_store
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.limits import Limits
 from lastgood.training.options import RunOptions
-from lastgood.training.session import run_training
+from lastgood.training.supervising.session import run_training
 from tests.fault.training_drill import JOB
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]

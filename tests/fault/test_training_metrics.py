@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.store import open_store
-from lastgood.training.metrics_server import CONNECTION_COUNT_MAX
+from lastgood.training.metrics.server import CONNECTION_COUNT_MAX
 from tests.fault.training_drill import JOB, assert_recovered_in_order, wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]

@@ -7,7 +7,7 @@ from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.store import open_store
 from lastgood.signals.limits import Limits
 from lastgood.training.options import RunOptions
-from lastgood.training.session import run_training
+from lastgood.training.supervising.session import run_training
 from tests.fault.training_scripts import OWN_COLLECTIVES
 
 pytestmark = [pytest.mark.fault, pytest.mark.nightly, pytest.mark.timeout(300)]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lastgood.ledger.store import open_store
-from lastgood.training.checkpoints import list_checkpoints
-from lastgood.training.twin import run_plain
+from lastgood.training.drills.plain import run_plain
+from lastgood.training.states.checkpoints import list_checkpoints
 from tests.fault.training_drill import JOB, RANKS, wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]

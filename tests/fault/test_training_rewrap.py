@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from lastgood.training.twin import run_plain
+from lastgood.training.drills.plain import run_plain
 from tests.fault.training_drill import JOB, RANKS
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]

@@ -20,8 +20,8 @@ from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.store import read_store
 from lastgood.ledger.verify import verify_ledger
 from lastgood.training.drills.play import SCRIPT
-from lastgood.training.leftovers import find_leftovers
-from lastgood.training.life import read_life
+from lastgood.training.resuming.leftovers import find_leftovers
+from lastgood.training.resuming.life import read_life
 from lastgood.training.rundir import RunDir, default_root
 from lastgood.training.slot import StatusSlot
 from tests.fault.training_drill import wait_until

@@ -14,10 +14,10 @@ from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.store import open_store
 from lastgood.ledger.verify import verify_ledger
 from lastgood.ledger.walltime import WallState, partition
-from lastgood.training.leftovers import find_leftovers
-from lastgood.training.life import read_life
+from lastgood.training.drills.plain import run_plain
+from lastgood.training.resuming.leftovers import find_leftovers
+from lastgood.training.resuming.life import read_life
 from lastgood.training.rundir import default_root
-from lastgood.training.twin import run_plain
 from tests.fault.training_drill import JOB, wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]

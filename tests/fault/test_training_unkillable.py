@@ -17,10 +17,11 @@ from lastgood.ledger.store import open_store
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.limits import Limits
 from lastgood.signals.reading import ProcessState
-from lastgood.training import effects, observing
 from lastgood.training.options import RunOptions
 from lastgood.training.processes import WorkerProcess
-from lastgood.training.session import run_training
+from lastgood.training.supervising import effects
+from lastgood.training.supervising.session import run_training
+from lastgood.training.watching import observing
 from tests.fault.training_drill import JOB, assert_ledger_holds, assert_recovered_in_order
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]

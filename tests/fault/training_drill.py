@@ -15,10 +15,10 @@ from lastgood.ledger.incident import Incident, fold_incidents
 from lastgood.ledger.store import open_store
 from lastgood.ledger.verify import verify_ledger
 from lastgood.signals.limits import Limits
-from lastgood.training.drill import DrillOptions, DrillResult, run_drill
+from lastgood.training.drills.live import DrillOptions, DrillResult, run_drill
 from lastgood.training.options import RunOptions
-from lastgood.training.striping import SnapshotForm
-from lastgood.training.supervisor import Supervisor
+from lastgood.training.states.striping import SnapshotForm
+from lastgood.training.supervising.supervisor import Supervisor
 
 JOB = Path(__file__).with_name("training_job.py")
 RANKS = 4

@@ -16,7 +16,7 @@ from lastgood.evidence.recompute import recompute_bundle
 from lastgood.ledger.event import Domain, Source
 from lastgood.ledger.store import open_store
 from lastgood.ledger.verify import verify_ledger
-from lastgood.training.report import build_section
+from lastgood.training.report.section import build_section
 from tests.unit.evidence import sample_run
 from tests.unit.evidence.share_cases import surviving
 

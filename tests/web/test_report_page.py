@@ -9,7 +9,7 @@ from lastgood.contract.starter import starter_text
 from lastgood.evidence.assemble import Question, build_report
 from lastgood.evidence.html import render_html
 from lastgood.ledger.tree_head import TreeHead
-from lastgood.training.report import build_section
+from lastgood.training.report.section import build_section
 from tests.unit.evidence import sample_full_run, sample_run
 
 pytestmark = pytest.mark.web

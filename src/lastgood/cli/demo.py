@@ -13,7 +13,7 @@ from lastgood import __version__
 from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, BadInput, MissingExtra
 
 if TYPE_CHECKING:
-    from lastgood.training.drill import DrillOptions, DrillResult
+    from lastgood.training.drills.live import DrillOptions, DrillResult
 
 RANKS, SPARES = 4, 1
 HANG_AFTER_US = 1_000_000
@@ -42,7 +42,7 @@ def demo(output: Path | None, *, as_json: bool) -> int:
     """
     need_torch("lastgood demo")
     from lastgood.cli.demo_view import DemoView
-    from lastgood.training.drill import run_drill
+    from lastgood.training.drills.live import run_drill
 
     run_id = f"demo-{secrets.token_hex(3)}"
     folder = output or Path("lastgood-demo") / run_id
@@ -84,7 +84,7 @@ def need_torch(command: str) -> None:
 def _options(folder: Path, run_id: str) -> DrillOptions:
     from lastgood.signals.limits import Limits
     from lastgood.training import examples
-    from lastgood.training.drill import DrillOptions, demo_tape
+    from lastgood.training.drills.live import DrillOptions, demo_tape
     from lastgood.training.options import RunOptions
 
     script = Path(examples.__path__[0]) / "byte_transformer.py"

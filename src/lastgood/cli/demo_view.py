@@ -16,8 +16,8 @@ from lastgood.cli.live import describe
 
 if TYPE_CHECKING:
     from lastgood.ledger.event import Event
-    from lastgood.training.drill import DrillResult
-    from lastgood.training.supervisor import Supervisor
+    from lastgood.training.drills.live import DrillResult
+    from lastgood.training.supervising.supervisor import Supervisor
 
 REFRESH_US = 150_000
 LINES_KEPT = 14

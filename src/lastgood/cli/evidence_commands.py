@@ -133,7 +133,7 @@ def recompute(bundle_path: Path, *, as_json: bool) -> int:
 
 def section_builders() -> Builders:
     """The section builder of every workload under the name that a contract gives it."""
-    from lastgood.training.report import build_section
+    from lastgood.training.report.section import build_section
 
     return {"training": build_section}
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from lastgood.ledger.event import Event
     from lastgood.training.options import RunOptions
-    from lastgood.training.session import RunResult
+    from lastgood.training.supervising.session import RunResult
 
 
 class LineView:

@@ -61,7 +61,7 @@ def clean_abandoned_runs(base: Path = SHM) -> dict[Path, int]:
 
     Only a folder that a supervisor made is touched: one with its page and its list of sessions.
     """
-    from lastgood.training.leftovers import end_leftovers, sessions_of
+    from lastgood.training.resuming.leftovers import end_leftovers, sessions_of
     from lastgood.training.rundir import RunDir, is_left_behind
 
     cleaned: dict[Path, int] = {}
@@ -82,7 +82,7 @@ def clean_abandoned_runs(base: Path = SHM) -> dict[Path, int]:
 
 def find_silent_supervisors(clock: Clock, base: Path = SHM) -> dict[Path, tuple[int, int]]:
     """Return the runs whose supervisor lives and has not turned for a while: its process, and for how long (us)."""
-    from lastgood.training.life import read_life
+    from lastgood.training.resuming.life import read_life
 
     silent: dict[Path, tuple[int, int]] = {}
     for page in sorted(base.glob("lastgood-*/life")):

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from lastgood.cli.live import LineView
     from lastgood.cli.run_mode import Way
     from lastgood.signals.limits import Limits
-    from lastgood.training.metrics import RunMetrics
+    from lastgood.training.metrics.page import RunMetrics
     from lastgood.training.options import RunOptions
-    from lastgood.training.session import RunResult
+    from lastgood.training.supervising.session import RunResult
 
 _OTHER_HOSTS = {
     "nnodes": "one host for now",
@@ -143,7 +143,7 @@ def run(context: click.Context, **given: object) -> int:
     from lastgood.cli.run_mode import Way, choose_way, hang_after
     from lastgood.ledger.place import check_place, default_ledger
     from lastgood.training.options import RunOptions
-    from lastgood.training.striping import SnapshotForm
+    from lastgood.training.states.striping import SnapshotForm
 
     _refuse_other_hosts(given)
     script = _script(str(given["script"]))
@@ -193,7 +193,7 @@ def _run(options: RunOptions, way: Way, view: LineView, metrics: RunMetrics | No
     from lastgood.cli.run_mode import Way
 
     if way is Way.LOOP:
-        from lastgood.training.session import run_training
+        from lastgood.training.supervising.session import run_training
 
         return run_training(options, listener=view.show, metrics=metrics)
     from lastgood.training.observe.session import run_observed
@@ -207,8 +207,8 @@ def _metrics(address: object, view: LineView) -> Generator[RunMetrics | None]:
     if address is None:
         yield None
         return
-    from lastgood.training.metrics import RunMetrics
-    from lastgood.training.metrics_server import parse_address
+    from lastgood.training.metrics.page import RunMetrics
+    from lastgood.training.metrics.server import parse_address
 
     metrics = RunMetrics(parse_address(str(address)))
     view.begin_metrics(metrics.url)

@@ -1,6 +1,6 @@
 """The section of a run that was read from logs: its wall time by state, its ETTR, its stops, and what rests on rules.
 
-A supervisor's own run has a richer section (`training/report.py`). Here the records are somebody else's: what they do
+A supervisor's own run has a richer section (`training/report/section.py`). Here the records are somebody else's: what they do
 not say stays unknown, and the section says first how much of its numbers was closed by a rule.
 """
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lastgood.signals.limits import Limits
-from lastgood.training.striping import SnapshotForm
+from lastgood.training.states.striping import SnapshotForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lastgood.training.control import Channel, ToSupervisor
-from lastgood.training.leftovers import note_session
+from lastgood.training.resuming.leftovers import note_session
 from lastgood.training.slot import StatusSlot
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from lastgood.base.clock import Clock
     from lastgood.ledger.writer import LedgerWriter, Outage
-    from lastgood.training.life import LifePage
-    from lastgood.training.metrics import RunMetrics
+    from lastgood.training.metrics.page import RunMetrics
+    from lastgood.training.resuming.life import LifePage
 
 STEPS_PER_CHUNK = 64
 CLOCK_JUMP_US = 1_000_000

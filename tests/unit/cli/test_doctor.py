@@ -11,7 +11,7 @@ from lastgood.cli import checks, machine
 from lastgood.cli.checks import Condition, Row, count_figure, size_figure
 from lastgood.cli.doctor import _lines
 from lastgood.ledger.place import StorageKind
-from lastgood.training.life import LifePage
+from lastgood.training.resuming.life import LifePage
 
 GIB = 2**30
 

@@ -48,7 +48,7 @@ def test_a_run_that_cannot_start_leaves_no_listener_behind(cli, tmp_path, script
 
 def test_without_the_option_the_library_is_not_loaded():
     code = (
-        "import sys, lastgood.cli.run, lastgood.cli.live, lastgood.training.session\n"
+        "import sys, lastgood.cli.run, lastgood.cli.live, lastgood.training.supervising.session\n"
         "sys.exit('prometheus_client' in sys.modules or 'http.server' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

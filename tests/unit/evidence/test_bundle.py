@@ -18,7 +18,7 @@ from lastgood.evidence.bundle import write_bundle
 from lastgood.evidence.recompute import recompute_bundle
 from lastgood.ledger.event import Event
 from lastgood.ledger.store import open_store
-from lastgood.training.report import build_section
+from lastgood.training.report.section import build_section
 from tests.unit.evidence import sample_run
 
 BUILDERS = {"training": build_section}

@@ -9,7 +9,7 @@ from lastgood.contract.load import default_contract
 from lastgood.evidence.imported_run_part import build_imported_run, is_run_imported
 from lastgood.evidence.report import Report, Reproduction, Section, plain
 from lastgood.evidence.terminal import print_report
-from lastgood.training.report import build_section
+from lastgood.training.report.section import build_section
 from tests.unit.evidence.sample_run import undisturbed
 from tests.unit.ledger.story import Story, us
 from tests.unit.ledger.test_imported_walltime import Log, behind, from_line, job, log, without

@@ -20,7 +20,7 @@ from lastgood.ledger.importers.driver import import_files
 from lastgood.ledger.incident import Incident
 from lastgood.ledger.parquet_export import export_parquet
 from lastgood.ledger.store import open_store
-from lastgood.training.report import build_section
+from lastgood.training.report.section import build_section
 from tests.unit.evidence import sample_run
 from tests.unit.evidence.sample_run import FAULTS, RUN
 

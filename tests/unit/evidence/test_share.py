@@ -23,7 +23,7 @@ from lastgood.ledger.importers.driver import import_files
 from lastgood.ledger.importers.importer import Options
 from lastgood.ledger.store import open_store, read_store
 from lastgood.ledger.verify import verify_ledger
-from lastgood.training.report import build_section
+from lastgood.training.report.section import build_section
 from tests.unit.evidence import sample_run
 from tests.unit.evidence.share_cases import bytes_of, names_in, surviving
 from tests.unit.ledger.importers.import_cases import NOW_US as IMPORT_US

@@ -14,7 +14,7 @@ from lastgood.evidence.recompute import recompute_bundle
 from lastgood.ledger.columns import read_events
 from lastgood.ledger.store import open_store, read_store
 from lastgood.ledger.verify import verify_ledger
-from lastgood.training.report import build_section
+from lastgood.training.report.section import build_section
 from tests.unit.evidence import sample_run
 
 BUILDERS = {"training": build_section}

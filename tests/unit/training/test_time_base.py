@@ -3,9 +3,9 @@
 import pytest
 
 from lastgood.base.clock import ManualClock
-from lastgood.training.interrupted import Resumption
-from lastgood.training.life import LastSign
-from lastgood.training.session import _time_base
+from lastgood.training.resuming.interrupted import Resumption
+from lastgood.training.resuming.life import LastSign
+from lastgood.training.supervising.session import _time_base
 
 HOUR_US = 3_600_000_000
 

@@ -29,17 +29,17 @@ from lastgood.faults.tape import Provenance, Tape, write_tape
 from lastgood.ledger.store import open_store
 from lastgood.signals.limits import Limits
 from lastgood.training import examples
-from lastgood.training.drill import DrillOptions, Injecting, start_injector
 from lastgood.training.drills.drill import SETTLE_STEPS, Drill
+from lastgood.training.drills.live import DrillOptions, Injecting, start_injector
 from lastgood.training.drills.verdict import Records, fault_id
 from lastgood.training.options import RunOptions
 from lastgood.training.rundir import default_root
-from lastgood.training.session import run_training
+from lastgood.training.supervising.session import run_training
 
 if TYPE_CHECKING:
     from lastgood.ledger.event import Event
     from lastgood.training.drills.twin import Twins
-    from lastgood.training.supervisor import Supervisor
+    from lastgood.training.supervising.supervisor import Supervisor
 
 SCRIPT = Path(examples.__path__[0]) / "drill_job.py"
 ENDLESS_STEPS = 1_000_000

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 from lastgood.faults.spec import Fault, FaultKind, Target, When
-from lastgood.training.checkpoints import list_checkpoints
 from lastgood.training.drills.drill import (
     SETTLE_STEPS,
     Drill,
@@ -17,6 +16,7 @@ from lastgood.training.drills.drill import (
     a_fault,
 )
 from lastgood.training.rundir import default_root
+from lastgood.training.states.checkpoints import list_checkpoints
 
 GROUP = "storage"
 _INTERRUPTED = Seen(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from lastgood.training.twin import run_plain
+from lastgood.training.drills.plain import run_plain
 
 STEPS_MIN, SPARE_RATIO = 300, 1.25
 """A later job is often a little longer than the one that asks first: that much more is run at once."""

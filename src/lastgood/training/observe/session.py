@@ -16,8 +16,8 @@ from lastgood.ledger.writer import LedgerWriter
 from lastgood.training.machine import machine_versions, run_topology
 from lastgood.training.observe.supervisor import ObserveSupervisor
 from lastgood.training.recorder import Recorder
-from lastgood.training.session import RunResult, close_ledger
-from lastgood.training.unwritten import put_unwritten
+from lastgood.training.resuming.unwritten import put_unwritten
+from lastgood.training.supervising.session import RunResult, close_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lastgood.contract.model import FailureContract
     from lastgood.fleet.topology import Topology
     from lastgood.ledger.event import Event
-    from lastgood.training.metrics import RunMetrics
+    from lastgood.training.metrics.page import RunMetrics
     from lastgood.training.options import RunOptions
 
 

@@ -17,11 +17,11 @@ from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
 from lastgood.recovery.messages import Escalate
 from lastgood.signals.reading import Symptom
-from lastgood.training.notify import notify
 from lastgood.training.observe.rank import Attempt, ObservedRank, free_port
 from lastgood.training.observe.restarting import Restarting
 from lastgood.training.observe.watcher import Watcher
 from lastgood.training.rundir import RunDir, default_root
+from lastgood.training.supervising.notify import notify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

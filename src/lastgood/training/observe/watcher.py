@@ -17,10 +17,10 @@ from lastgood.signals.reading import Assessment, Phase, Question, Symptom, Verdi
 from lastgood.training.observe import case
 from lastgood.training.observe.dumps import JobDump
 from lastgood.training.observe.stack_groups import group_stacks
-from lastgood.training.observing import read_rank
 from lastgood.training.recorder import STEPS_PER_CHUNK
 from lastgood.training.slot import RING_LENGTH
-from lastgood.training.watch import Watch
+from lastgood.training.watching.observing import read_rank
+from lastgood.training.watching.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,11 +27,11 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from lastgood.base.clock import boot_id
 from lastgood.base.units import format_bytes
-from lastgood.training.checkpoints import MARK, read_mark, seal_mark
 from lastgood.training.rank.shards import OWN_PREFIXES
 from lastgood.training.rank.snapshot import LoadedState, SnapshotMismatch, load_world
 from lastgood.training.rank.state import Digests, digest_state, pack, unpack
 from lastgood.training.rundir import RunDir
+from lastgood.training.states.checkpoints import MARK, read_mark, seal_mark
 
 _PR_SET_PDEATHSIG = 1
 _PROBE_BYTES = 1 << 20

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from lastgood.training.catalogue import HEADER_BYTES
 from lastgood.training.rank.leaves import Leaves, Stripe, cut
+from lastgood.training.states.catalogue import HEADER_BYTES
 
 if TYPE_CHECKING:
     import mmap

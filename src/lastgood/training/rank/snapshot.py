@@ -24,7 +24,6 @@ import xxhash
 from lastgood.base.clock import SystemClock
 from lastgood.base.errors import RecoveryError
 from lastgood.base.units import format_bytes
-from lastgood.training.catalogue import HEADER_BYTES, read_snapshot_header, seal_header
 from lastgood.training.rank.leaves import Buffers, Piece, Stripe, hash_leaves, join
 from lastgood.training.rank.placement import Part, Placement, leaves_of, place
 from lastgood.training.rank.state import (
@@ -39,6 +38,7 @@ from lastgood.training.rank.state import (
     raw_bytes,
     unpack_each,
 )
+from lastgood.training.states.catalogue import HEADER_BYTES, read_snapshot_header, seal_header
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,7 +27,7 @@ from lastgood.training.rank.group import is_group_error
 from lastgood.training.rank.link import Link
 from lastgood.training.rundir import RunDir
 from lastgood.training.slot import ControlPage, StatusSlot
-from lastgood.training.stacks import STACK_SIGNAL, path_by_signal
+from lastgood.training.watching.stacks import STACK_SIGNAL, path_by_signal
 
 EXIT_ERROR = 1
 """Python's own code for an error that nobody caught."""

@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lastgood.training.checkpoints import list_checkpoints, read_mark
 from lastgood.training.rank import checkpoint
 from lastgood.training.rank.checkpoint import load_checkpoint, write_checkpoint
 from lastgood.training.rank.snapshot import SnapshotMismatch, SnapshotWriter, load_snapshot
 from lastgood.training.rank.state import Trainable, capture_streams
 from lastgood.training.rundir import RunDir
+from lastgood.training.states.checkpoints import list_checkpoints, read_mark
 
 
 class Small(torch.nn.Module):

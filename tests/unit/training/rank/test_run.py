@@ -107,7 +107,7 @@ def train(worker, **limits):
 
 
 def plan(worker, step, *, mode):
-    from lastgood.training.catalogue import read_snapshot_header
+    from lastgood.training.states.catalogue import read_snapshot_header
 
     header = read_snapshot_header(worker.link.run.snapshot(0, step))
     before = step - 1 if mode is VerifyMode.PREDECESSOR else step

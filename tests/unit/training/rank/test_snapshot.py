@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lastgood.base.errors import RecoveryError
-from lastgood.training.catalogue import HEADER_BYTES, read_snapshot_header, slot_candidates
 from lastgood.training.rank.snapshot import SnapshotMismatch, SnapshotWriter, load_snapshot
 from lastgood.training.rank.state import Trainable, capture_streams, digest_state
 from lastgood.training.rundir import RunDir
+from lastgood.training.states.catalogue import HEADER_BYTES, read_snapshot_header, slot_candidates
 
 
 class Small(torch.nn.Module):

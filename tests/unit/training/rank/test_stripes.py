@@ -8,12 +8,6 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lastgood.training.catalogue import (
-    HEADER_BYTES,
-    read_snapshot_header,
-    seal_header,
-    slot_candidates,
-)
 from lastgood.training.rank.leaves import ALIGN_BYTES, LEAF_COUNT_MAX, PIECE_BYTES_MAX, cut
 from lastgood.training.rank.snapshot import (
     SnapshotMismatch,
@@ -23,6 +17,12 @@ from lastgood.training.rank.snapshot import (
 )
 from lastgood.training.rank.state import Trainable, capture_streams, digest_state, digest_tensors
 from lastgood.training.rundir import RunDir
+from lastgood.training.states.catalogue import (
+    HEADER_BYTES,
+    read_snapshot_header,
+    seal_header,
+    slot_candidates,
+)
 
 WORLD = 3
 

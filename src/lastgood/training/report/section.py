@@ -1,0 +1,336 @@
+"""The training section of a report: events and a contract in, plain data out. Pure, and free of torch.
+
+Reads in the order in which a person asks: did it hold, what stopped it, where did the time go, was the contract
+kept, what happened in each incident, which states may be trusted, and how good are the records.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from lastgood.base.figures import measured
+from lastgood.base.units import format_bytes, format_duration
+from lastgood.contract.load import contract_digest
+from lastgood.contract.model import FailureContract
+from lastgood.contract.taxonomy import EventKind
+from lastgood.evidence.contract_part import contract_section, duties_section
+from lastgood.evidence.drilled_runs import DRILL_MODES
+from lastgood.evidence.imported_run_part import build_imported_run, is_run_imported
+from lastgood.evidence.incident_part import (
+    Drill,
+    Injection,
+    headline,
+    incident_cards,
+)  # fmt: skip
+from lastgood.evidence.objectives_part import objectives_section
+from lastgood.evidence.quality_part import quality_section
+from lastgood.evidence.report import (
+    Cell,
+    Check,
+    Column,
+    FigureRow,
+    Headline,
+    Note,
+    Section,
+    Table,
+    Words,
+)  # fmt: skip
+from lastgood.evidence.stops_part import class_table, stops_table
+from lastgood.evidence.time_part import key_figures, strip_chart, time_section
+from lastgood.evidence.watched_part import WATCHED_MODES, watched_cards, watched_headline
+from lastgood.ledger.ettr import RunTimes, measure_run
+from lastgood.ledger.event import Event, in_effect, time_of
+from lastgood.ledger.grouping import LINKS
+from lastgood.ledger.walltime import WallState
+from lastgood.training.report.checkpoints import checkpoints_section
+from lastgood.training.report.integrity import integrity_section
+from lastgood.training.report.spares import spares_section
+from lastgood.training.report.stacks import stacks_section
+from lastgood.training.report.steps import integer, of_run, steps_section
+
+
+def build_section(
+    events: Sequence[Event], contract: FailureContract, *, as_of_us: int, run: str | None = None
+) -> Section:
+    """The section of one run: the named one, or the one that started last among these events."""
+    events = [event for event in events if time_of(event) <= as_of_us]
+    run = run if run is not None else _newest_run(events)
+    if run is None:
+        return Section(
+            name="training", title="Training",
+            headline=Headline(state="nothing", sentence="Nothing to report yet: these events hold no run."),
+        )  # fmt: skip
+    if is_run_imported(events, run):
+        return build_imported_run(events, run=run, as_of_us=as_of_us)
+    times = measure_run(events, run=run, as_of_us=as_of_us)
+    drill = _drill(events, run, times)
+    return Section(
+        name="training",
+        title="Training",
+        headline=_headline(events, run, times, drill),
+        is_injected=drill.is_injected,
+        figures=(*key_figures(times), *_key_figures(times, drill)),
+        charts=(strip_chart(times),),
+        parts=(
+            _stops(times, drill),
+            time_section(times, is_injected=drill.is_injected),
+            objectives_section(contract, times, is_injected=drill.is_injected),
+            _incidents(times, drill, mode=_mode(events, run)),
+            steps_section(events, run, times),
+            checkpoints_section(events, run, times),
+            integrity_section(events, run, times),
+            stacks_section(events, run, times),
+            spares_section(events, run, times),
+            _run(events, run, contract),
+            contract_section(contract),
+            duties_section(contract),
+            quality_section(events, times),
+        ),
+    )
+
+
+def _mode(events: Sequence[Event], run: str) -> str:
+    """How the run was started last; empty when its start does not say."""
+    started = of_run(events, run, EventKind.RUN_START)
+    return str(started[-1].body.get("mode", "")) if started else ""
+
+
+def _headline(events: Sequence[Event], run: str, times: RunTimes, drill: Drill) -> Headline:
+    """The answer at the top: of a run that recovers, or of a job that was looked at from outside."""
+    mode, ending = _mode(events, run), _ending(events, run, times)
+    if mode in WATCHED_MODES:
+        return watched_headline(times.incidents, mode=mode, drill=drill, ending=ending)
+    extra = _extra_checks(events, run, drill)
+    return headline(times.incidents, drill=drill, ending=ending, extra=extra)
+
+
+def _newest_run(events: Sequence[Event]) -> str | None:
+    starts = [(time_of(e), e.run) for e in events if e.kind == EventKind.RUN_START and e.run]
+    return max(starts)[1] if starts else None
+
+
+def _drill(events: Sequence[Event], run: str, times: RunTimes) -> Drill:
+    """Injected when the run says so, or when any of its incidents does."""
+    started = of_run(events, run, EventKind.RUN_START)
+    said = any(e.body.get("injected") is True or e.body.get("mode") in DRILL_MODES for e in started)
+    noted = [e for e in of_run(events, run, EventKind.ANNOTATION) if e.body.get("injected") is True]
+    missed = [_injection(e).fault for e in noted if e.incident is None]
+    return Drill(
+        is_injected=said or bool(noted) or any(i.injected for i in times.incidents),
+        missed=tuple(missed),
+        injections={e.incident: _injection(e) for e in noted if e.incident is not None},
+    )
+
+
+def _injection(event: Event) -> Injection:
+    """What the injector's log said about one fault, as it was recorded after the run."""
+    body = event.body
+    name, kind = body.get("fault", "an injected fault"), body.get("fault_kind")
+    right = body.get("culprit_right")
+    return Injection(
+        fault=f"{name} ({str(kind).replace('_', ' ')})" if kind and kind != name else str(name),
+        at_us=integer(body.get("injected_wall_us")),
+        is_culprit_right=right if isinstance(right, bool) else None,
+    )
+
+
+def _ending(events: Sequence[Event], run: str, times: RunTimes) -> str:
+    ended = of_run(events, run, EventKind.RUN_END)
+    wall = format_duration(times.wall.window_us)
+    if not ended:
+        return f"the run has been going for {wall} and has no end on record"
+    body = ended[-1].body
+    result = body.get("result") or f"exit code {body.get('exit_code', 'not recorded')}"
+    return f"the run ended after {wall} ({str(result).replace('_', ' ')})"
+
+
+def _extra_checks(events: Sequence[Event], run: str, drill: Drill) -> tuple[Check, ...]:
+    """Whether the final weights equal those of an undisturbed twin, where somebody compared or had to."""
+    twins = [
+        e.body["twin"]
+        for e in of_run(events, run, EventKind.ANNOTATION)
+        if e.body.get("twin") in {"equal", "different"}
+    ]
+    question = "Final weights"
+    if twins:
+        is_equal = twins[-1] == "equal"
+        detail = (
+            "bit for bit those of an undisturbed run"
+            if is_equal
+            else "not those of an undisturbed run"
+        )
+        return (Check(question=question, state="held" if is_equal else "not_held", detail=detail),)
+    if drill.is_injected:
+        return (
+            Check(
+                question=question,
+                state="unknown",
+                detail="no record compares them with an undisturbed run",
+            ),
+        )
+    return ()
+
+
+def _key_figures(times: RunTimes, drill: Drill) -> tuple[FigureRow, ...]:
+    wall = times.wall
+    accepted = measured(
+        "accepted steps",
+        wall.accepted_steps,
+        "",
+        source="step events, each number once",
+        as_of_us=wall.as_of_us,
+    )
+    detected = [i.detect_us for i in times.incidents if i.detect_us is not None]
+    detection = measured(
+        "detection median", round(statistics.median(detected)) if detected else None, "us",
+        source="incidents of the ledger", n=len(detected), as_of_us=wall.as_of_us,
+    )  # fmt: skip
+    # A rate of faults on purpose is no rate of anything; how fast they were seen is worth knowing.
+    last = (
+        ("Median time to detect", detection)
+        if drill.is_injected
+        else ("Mean time to interruption", times.mean_time_to_interruption)
+    )
+    return (
+        FigureRow(label="Accepted steps", figure=accepted, is_key=True),
+        FigureRow(label="Lost steps (done again)", figure=times.lost_steps, is_key=True),
+        FigureRow(label=last[0], figure=last[1], is_key=True),
+    )
+
+
+def _stops(times: RunTimes, drill: Drill) -> Section:
+    """The classes, and planned stops apart from unexpected ones."""
+    wall = times.wall
+    down_us = sum(
+        wall.totals_us[s] for s in WallState if s.startswith("down.") or s is WallState.RESTORE
+    )
+    lead = "What stopped the run or made its state untrustworthy, by class, with the device time that was at risk."
+    if drill.is_injected:
+        lead += " These faults were injected: the counts are a drill and no rate follows from them."
+    return Section(
+        name="stops",
+        title="What stopped it",
+        lead=lead,
+        tables=(
+            class_table(times.incidents, exposure=times.exposure.figure(), as_of_us=wall.as_of_us, rule=str(LINKS)),
+            stops_table(
+                times.incidents, stopped_us=(wall.totals_us[WallState.PLANNED], down_us),
+                mtti="none, injected" if drill.is_injected else times.mean_time_to_interruption, as_of_us=wall.as_of_us,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _incidents(times: RunTimes, drill: Drill, *, mode: str) -> Section:
+    cards = incident_cards(times.incidents, drill=drill, as_of_us=times.wall.as_of_us)
+    if mode in WATCHED_MODES:
+        cards = watched_cards(cards, times.incidents, mode=mode)
+    notes = [
+        Note(level="warning", text=f"Injected and never detected: {fault}.")
+        for fault in drill.missed
+    ]
+    if not cards:
+        notes.append(Note(text="No incident is on record."))
+    lead = (
+        "Each incident from its onset to its close. Its durations are measured, from its own events"
+    )
+    lead += "." if mode in WATCHED_MODES else "; lost steps do not count the step that was replayed to verify."  # fmt: skip
+    return Section(
+        name="incidents",
+        title="Incidents",
+        lead=lead if cards else "",
+        cards=cards,
+        notes=tuple(notes),
+    )
+
+
+def _run(events: Sequence[Event], run: str, contract: FailureContract) -> Section:
+    """What ran, where, under which versions, and each attempt."""
+    started = of_run(events, run, EventKind.RUN_START)
+    body = started[-1].body if started else {}
+    # The first event may come from a process that does not know them all yet.
+    versions = next(
+        (e.versions for e in reversed(in_effect(events)) if e.run == run and e.versions), {}
+    )
+    words = [
+        Words(
+            title="Command",
+            sentences=(" ".join(map(str, body.get("command", ()))) or "not recorded",),
+        ),
+        Words(
+            title="Where",
+            sentences=(
+                f"host {body.get('host', 'not recorded')}; ranks: {body.get('world', 'not recorded')}; spares: {body.get('spares', 'not recorded')}",
+            ),
+        ),
+        Words(
+            title="Versions",
+            sentences=(
+                ", ".join(f"{k} {v}" for k, v in sorted(versions.items())) or "not recorded",
+            ),
+        ),
+        Words(
+            title="Topology",
+            sentences=((started[-1].topology if started else None) or "not recorded",),
+        ),
+    ]
+    if integer(body.get("state_bytes")) is not None:
+        words.append(
+            Words(
+                title="State of a rank",
+                sentences=(f"{format_bytes(body['state_bytes'])} measured",),
+            )
+        )
+    return Section(
+        name="run",
+        title="What ran",
+        words=tuple(words),
+        tables=(_attempts(events, run),),
+        notes=_contract_notes(body, contract),
+    )
+
+
+def _attempts(events: Sequence[Event], run: str) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    ends = of_run(events, run, EventKind.ATTEMPT_END)
+    begins = of_run(events, run, EventKind.ATTEMPT_START)
+    for event in begins:
+        # A run that is started again counts its attempts from 1 again: the end is the first one behind the start.
+        later = (e for e in ends if e.attempt == event.attempt and time_of(e) >= time_of(event))
+        end = min(later, key=time_of, default=None)
+        lasted = measured(
+            f"attempt {event.attempt} time",
+            time_of(end) - time_of(event) if end else None,
+            "us",
+            source="attempt events",
+        )
+        world = measured(
+            f"attempt {event.attempt} ranks",
+            integer(event.body.get("world")),
+            "",
+            source="attempt events",
+        )
+        reason = (
+            str(end.body.get("reason", "not recorded")).replace("_", " ")
+            if end
+            else "no end on record"
+        )
+        rows.append((str(event.attempt), world, lasted, reason))
+    columns = (
+        Column(title="Attempt", is_number=False), Column(title="Ranks"), Column(title="Lasted", unit="s"), Column(title="Ended by", is_number=False),
+    )  # fmt: skip
+    return Table(name="attempts", title="Attempts", columns=columns, rows=tuple(rows))
+
+
+def _contract_notes(body: dict[str, Any], contract: FailureContract) -> tuple[Note, ...]:
+    """Warns when the run was started under another contract than the one it is judged by."""
+    started_under, judged_by = body.get("contract_digest"), contract_digest(contract)
+    if not isinstance(started_under, str) or started_under == judged_by:
+        return ()
+    if body.get("contract_assumed") is True:
+        text = f"The run itself assumed a contract too ({started_under[:12]}), with other values than the one here ({judged_by[:12]})."
+        return (Note(text=text),)
+    text = f"The run was started under contract {started_under[:12]} and is judged here by {judged_by[:12]}: pass the right one with --contract."
+    return (Note(level="warning", text=text),)

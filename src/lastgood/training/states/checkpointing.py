@@ -1,0 +1,157 @@
+"""When a checkpoint is due in a live run, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lastgood.recovery.policy import LoopPhase
+from lastgood.training.slot import NOTHING_PINNED
+from lastgood.training.states.catalogue import slot_candidates
+from lastgood.training.states.checkpoints import CheckpointKeeper, checkpoint_candidates
+
+if TYPE_CHECKING:
+    from lastgood.recovery.messages import Candidate
+    from lastgood.training.supervising.supervisor import Supervisor
+
+
+class Checkpointing:
+    """Has checkpoints written every so often, from the snapshots, without stopping the ranks."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        """Without a checkpoint folder this does nothing."""
+        self._supervisor = supervisor
+        options = supervisor.options
+        self._keeper: CheckpointKeeper | None = None
+        if options.checkpoint_dir is not None:
+            self._keeper = CheckpointKeeper(
+                options.checkpoint_dir,
+                run=supervisor.run_dir,
+                world=options.ranks,
+                kept=options.checkpoints_kept,
+            )
+        self._due_us: int | None = None
+        self._told: str | None = None
+        self._last_step = 0
+        self._has_failed_last = False
+
+    def poll(self) -> None:
+        """Ask for a checkpoint when one is due; record how the last one went."""
+        keeper, supervisor = self._keeper, self._supervisor
+        if keeper is None:
+            return
+        now_us = supervisor.now_us()
+        if self._due_us is None:
+            keeper.start()
+            self._due_us = now_us + supervisor.options.checkpoint_every_us
+        self._hear(keeper)
+        for checkpoint in keeper.verified_up_to(supervisor.page.assessed_step):
+            supervisor.recorder.record(
+                "state.trust",
+                body={
+                    "step": checkpoint.step,
+                    "tier": "checkpoint",
+                    "state": "verified",
+                    "locator": checkpoint.path.name,
+                    "reason": "re-read bytes hash to the published digest and the next step's signals were ok",
+                },
+            )
+        assert supervisor.state is not None
+        if now_us < self._due_us or keeper.is_busy:
+            return
+        if not keeper.is_ready():
+            self._tell_not_ready(keeper)
+        elif supervisor.state.phase is LoopPhase.RUNNING:
+            self._due_us, self._told = now_us + supervisor.options.checkpoint_every_us, None
+            self._request(keeper)
+
+    def _tell_not_ready(self, keeper: CheckpointKeeper) -> None:
+        """A checkpoint is due and nobody is there to write it: say why, once for each reason."""
+        reason = keeper.helper.why_not_ready()
+        if reason is not None and reason != self._told:
+            self._told = reason
+            body = {"step": self._supervisor.page.assessed_step, "reason": reason}
+            self._supervisor.recorder.record("checkpoint.fail", body=body)
+
+    def _request(self, keeper: CheckpointKeeper) -> None:
+        """Pin the newest assessed state that all ranks hold and have it copied."""
+        supervisor = self._supervisor
+        assessed = supervisor.page.assessed_step
+        found = [
+            c
+            for c in slot_candidates(supervisor.run_dir, world=supervisor.options.ranks)
+            if c.step <= assessed
+        ]
+        if not found or found[0].step == self._last_step:
+            return
+        step = self._last_step = found[0].step
+        supervisor.page.pinned_step = step
+        path = keeper.request(
+            step, published_us=found[0].published_us, tolerance=supervisor.tolerance
+        )
+        supervisor.recorder.record("checkpoint.begin", body={"step": step, "path": path.name})
+
+    def _hear(self, keeper: CheckpointKeeper) -> None:
+        supervisor = self._supervisor
+        for answer in keeper.answers():
+            if answer["kind"] == "copied":
+                supervisor.page.pinned_step = NOTHING_PINNED
+                continue
+            supervisor.page.pinned_step = NOTHING_PINNED
+            self._has_failed_last = answer["kind"] == "failed"
+            if self._has_failed_last:
+                self._last_step = 0
+                supervisor.recorder.record(
+                    "checkpoint.fail", body={"step": answer["step"], "reason": answer["reason"]}
+                )
+            else:
+                supervisor.recorder.record(
+                    "checkpoint.commit",
+                    body={
+                        "step": answer["step"],
+                        "path": f"step-{answer['step']:09d}",
+                        "bytes": answer["bytes"],
+                    },
+                )
+
+    def write_last(self) -> bool:
+        """Write a checkpoint of the state that all ranks stopped at; True when there is nothing left to wait for."""
+        keeper = self._keeper
+        if keeper is None:
+            return True
+        if keeper.is_busy or not keeper.is_ready():
+            return False
+        before = self._last_step
+        self._request(keeper)
+        return not keeper.is_busy and self._last_step == before and not self._has_failed_last
+
+    def abandon_behind(self, step: int) -> None:
+        """Set aside the checkpoints of states newer than the one that the run went back to."""
+        if self._keeper is None:
+            return
+        for checkpoint, problem in self._keeper.abandon_behind(step):
+            reason = (
+                f"the run went back to state {step}, so this one belongs to an abandoned history"
+            )
+            if problem:
+                reason += f"; it could not be renamed ({problem}): delete it before a later start"
+            self._supervisor.recorder.record(
+                "state.trust",
+                body={
+                    "step": checkpoint.step,
+                    "tier": "checkpoint",
+                    "state": "tainted",
+                    "locator": checkpoint.path.name,
+                    "reason": reason,
+                },
+            )
+
+    def candidates(self, *, generation: int) -> tuple[Candidate, ...]:
+        """Return the checkpoints that a recovery may try."""
+        if self._keeper is None:
+            return ()
+        return checkpoint_candidates(self._keeper.usable(), generation=generation)
+
+    def close(self) -> None:
+        """End the helper."""
+        if self._keeper is not None:
+            self._keeper.close()

@@ -1,0 +1,296 @@
+"""What the recovery loop decided, done to real processes."""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lastgood.recovery import messages
+from lastgood.recovery.policy import LoopPhase
+from lastgood.signals.reading import ProcessState, Symptom
+from lastgood.training import control
+from lastgood.training.states.catalogue import damaged_headers, slot_candidates
+from lastgood.training.supervising.beginning import INITIAL
+from lastgood.training.supervising.launch import golden_majority, refuse_worker
+from lastgood.training.supervising.notify import notify
+from lastgood.training.supervising.refilling import Refilling
+from lastgood.training.watching.kernel import sample_process
+from lastgood.training.watching.stacks import DUMP_S_MAX, StackDump
+
+if TYPE_CHECKING:
+    from lastgood.training.processes import WorkerProcess
+    from lastgood.training.supervising.supervisor import Supervisor
+
+_KILL_WAIT_US = 1_000_000
+"""A killed process that is still in uninterruptible sleep after this is given up."""
+_GONE_WAIT_US = 10_000_000
+"""A killed process that is still there after this is given up, whatever the kernel says that it does."""
+
+
+class Effects:
+    """Carries out actions and reports back what becomes of them."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._refilling = Refilling(supervisor)
+        self._dumps: list[tuple[StackDump, int]] = []
+        self._killed_us: dict[str, int] = {}
+        self._last_state: dict[str, object] = {}
+        self._last_steps: list[int] = []
+        self._proceeded = 0
+        self._progress = os.open(supervisor.run_dir.progress, os.O_RDWR | os.O_CREAT, 0o600)
+        self.is_generation_up = True
+        """False between a revocation and the next assignment: nobody serves, nobody can hang."""
+
+    def carry_out(self, action: messages.Action) -> None:
+        """Do one thing that the loop decided."""
+        supervisor = self._supervisor
+        match action:
+            case messages.Record():
+                supervisor.recorder.record_from_loop(action.kind, action.fields)
+            case messages.DumpStacks():
+                until_us = supervisor.now_us() + int(DUMP_S_MAX * 1e6)
+                self._dumps += [
+                    (StackDump(supervisor.workers[name], supervisor.run_dir.stacks), until_us)
+                    for name in action.workers
+                ]
+            case messages.Kill():
+                for name in action.workers:
+                    supervisor.workers[name].kill()
+                    self._killed_us[name] = supervisor.now_us()
+            case messages.Revoke():
+                self.is_generation_up = False
+                for name in action.workers:
+                    supervisor.workers[name].channel.send(
+                        control.Revoked(generation=action.generation)
+                    )
+            case messages.ReadCatalogue():
+                self.is_generation_up = False
+                supervisor.tell_loop(messages.CatalogueRead(candidates=self._candidates()))
+            case messages.Assign():
+                self._assign(action)
+            case messages.Resume():
+                self._resume(action)
+            case messages.RefillSpare():
+                self._refilling.order(action.count)
+            case messages.Escalate():
+                notify(
+                    supervisor.contract,
+                    supervisor.recorder,
+                    action,
+                    ledger=supervisor.options.ledger,
+                )
+
+    def _candidates(self) -> tuple[messages.Candidate, ...]:
+        options = self._supervisor.options
+        found = slot_candidates(self._supervisor.run_dir, world=options.ranks)
+        sign = self._supervisor.resumption.sign
+        if sign is not None and not self._supervisor.has_gone_on:
+            # Left by a supervisor that was killed: what it had not assessed was never part of the run.
+            found = tuple(c for c in found if c.step <= sign.assessed_step)
+        assert self._supervisor.state is not None, "the loop asked"
+        self._report_headers()
+        generation = self._supervisor.state.generation
+        found += self._supervisor.checkpointing.candidates(generation=generation)
+        if not found and self._supervisor.is_before_first_state:
+            return (INITIAL,)
+        return found
+
+    def _report_headers(self) -> None:
+        """A header that does not hold makes a state vanish from the list; the ledger must say why."""
+        supervisor = self._supervisor
+        state = supervisor.state
+        for damaged in damaged_headers(supervisor.run_dir, world=supervisor.options.ranks):
+            supervisor.recorder.record(
+                "state.trust",
+                incident=state.case.id if state is not None and state.case is not None else None,
+                ranks=(damaged.rank,),
+                symptom=Symptom.SNAPSHOT_MISMATCH.value,
+                body={
+                    "step": damaged.step,
+                    "tier": messages.Tier.SLOT.value,
+                    "state": "suspect",
+                    "reason": f"the header of rank {damaged.rank} does not match its checksum",
+                    "locator": damaged.path.name,
+                },
+            )
+
+    def _assign(self, action: messages.Assign) -> None:
+        supervisor = self._supervisor
+        recorder = supervisor.recorder
+        recorder.record("attempt.end", body={"reason": "fault"})
+        previous = supervisor.serving
+        recorder.attempt = action.generation
+        supervisor.serving = action.workers
+        supervisor.spares = [name for name in supervisor.spares if name not in action.workers]
+        supervisor.raised.clear()
+        supervisor.finished.clear()
+        supervisor.leavers.begin_generation()
+        is_first = action.plan.tier is messages.Tier.INITIAL
+        supervisor.beginning.generation = action.generation if is_first else None
+        supervisor.watch.begin_generation(action.generation, next_step=action.plan.target_step + 1)
+        workers = {str(rank): name for rank, name in enumerate(action.workers)}
+        recorder.record(
+            "attempt.start",
+            body={"world": len(workers), "workers": workers, "pids": supervisor.pids()},
+        )
+        plan = control.Plan(
+            tier=action.plan.tier.value,
+            mode=action.plan.mode.value,
+            restore_step=action.plan.restore_step,
+            target_step=action.plan.target_step,
+            digest=action.plan.digest,
+            locator=action.plan.locator,
+        )
+        for rank, name in enumerate(action.workers):
+            worker = supervisor.workers[name]
+            if name != previous[rank]:
+                worker.set_niceness(0)
+                recorder.record(
+                    "exposure.leave",
+                    devices=1,
+                    ranks=(rank,),
+                    body={"worker": previous[rank], "rank": rank},
+                )
+                recorder.record(
+                    "exposure.join", devices=1, ranks=(rank,), body={"worker": name, "rank": rank}
+                )
+                recorder.record("inventory", body={"worker": name, "state": "active", "rank": rank})
+            worker.channel.send(
+                control.Assignment(
+                    generation=action.generation,
+                    rank=rank,
+                    world=len(workers),
+                    plan=None if is_first else plan,
+                    tolerance=supervisor.tolerance,
+                    stripes=supervisor.stripe_count,
+                )
+            )
+            if supervisor.last_step is not None:
+                worker.channel.send(control.StopAfter(step=supervisor.last_step))
+        self.is_generation_up = True
+
+    def let_proceed(self, generation: int) -> None:
+        """Every rank found its bytes right: they may form the group. Said once a generation."""
+        if generation == self._proceeded:
+            return
+        self._proceeded = generation
+        supervisor = self._supervisor
+        for name in supervisor.serving:
+            supervisor.workers[name].channel.send(control.Proceed(generation=generation))
+
+    def _resume(self, action: messages.Resume) -> None:
+        supervisor = self._supervisor
+        supervisor.begin_generation(action.generation, step=action.step)
+        supervisor.abandon_checkpoints(action.step)
+        for name in supervisor.serving:
+            supervisor.workers[name].channel.send(
+                control.Resumed(generation=action.generation, step=action.step)
+            )
+
+    def admit_spare(self, worker: WorkerProcess) -> None:
+        """A new worker has parked: it may serve if it computed the same bits as its peers."""
+        supervisor = self._supervisor
+        usual = golden_majority(
+            [
+                supervisor.workers[name].golden or ""
+                for name in supervisor.serving
+                if name in supervisor.workers
+            ]
+        )
+        if worker.golden != usual:
+            refuse_worker(supervisor, worker, usual=usual)
+            return
+        supervisor.spares.append(worker.name)
+        supervisor.recorder.record("inventory", body={"worker": worker.name, "state": "parked"})
+        supervisor.tell_loop(messages.SpareReady(worker.name))
+
+    def forget(self, worker: WorkerProcess) -> None:
+        """A process has ended and everybody who must know does."""
+        supervisor = self._supervisor
+        self._killed_us.pop(worker.name, None)
+        if worker.name in supervisor.spares:
+            supervisor.spares.remove(worker.name)
+        if worker.name not in supervisor.serving:
+            worker.close()
+            del supervisor.workers[worker.name]
+
+    def poll(self) -> None:
+        """Report stack dumps that are done and processes that the kernel will not let go."""
+        self._refilling.poll()
+        supervisor = self._supervisor
+        now_us = supervisor.now_us()
+        for dump, until_us in list(self._dumps):
+            if dump.is_done() or now_us >= until_us:
+                self._dumps.remove((dump, until_us))
+                supervisor.tell_loop(
+                    messages.StacksDumped(
+                        dump.worker, self._keep_stacks(dump.finish(), dump.worker)
+                    )
+                )
+        for name, killed_us in list(self._killed_us.items()):
+            if now_us - killed_us < _KILL_WAIT_US or name not in supervisor.workers:
+                continue
+            state = sample_process(supervisor.workers[name].pid).state
+            is_held = state is ProcessState.UNINTERRUPTIBLE
+            if is_held or now_us - killed_us >= _GONE_WAIT_US:
+                del self._killed_us[name]
+                self._give_up(supervisor.workers[name], state)
+
+    def _give_up(self, worker: WorkerProcess, state: ProcessState) -> None:
+        """The kernel keeps a killed process. It never runs its own code again, so the run need not wait for it."""
+        body = {"worker": worker.name, "state": "unkillable", "pid": worker.pid, "process": state}
+        self._supervisor.recorder.record("inventory", body=body)
+        self._supervisor.tell_loop(messages.WorkerUnkillable(worker.name))
+
+    def _keep_stacks(self, locator: str, worker: str) -> str:
+        """Put the stacks into the ledger, since the run's live files go away with the run."""
+        if not locator:
+            return ""
+        text = Path(locator).read_text(errors="replace")
+        self._supervisor.recorder.record(
+            "observation", body={"what": "stack dump", "worker": worker, "text": text[:20_000]}
+        )
+        return Path(locator).name
+
+    def close(self) -> None:
+        """Release what outside readers look at."""
+        os.close(self._progress)
+
+    def publish_state(self) -> None:
+        """Rewrite what outside readers see, when it changed."""
+        supervisor = self._supervisor
+        assert supervisor.state is not None
+        ranks = {
+            str(rank): {"worker": name, "pid": supervisor.workers[name].pid}
+            for rank, name in enumerate(supervisor.serving)
+            if name in supervisor.workers
+        }
+        is_running = supervisor.state.phase is LoopPhase.RUNNING
+        state: dict[str, object] = {
+            "generation": supervisor.state.generation,
+            "phase": supervisor.state.phase.value,
+            "ranks": ranks,
+            "slots_dir": str(supervisor.run_dir.root / "slots"),
+            "spares_parked": len(supervisor.spares) if is_running else 0,
+            "spares": [
+                {"worker": name, "pid": supervisor.workers[name].pid}
+                for name in supervisor.spares
+                if name in supervisor.workers
+            ],
+        }
+        if state != self._last_state:
+            with suppress(OSError):  # no room: outside readers see the last one until there is
+                supervisor.run_dir.write_state(state)
+                self._last_state = state
+        steps = [
+            supervisor.workers[n].slot.view().published_step
+            for n in supervisor.serving
+            if n in supervisor.workers
+        ]
+        if steps != self._last_steps:
+            self._last_steps = steps
+            os.pwrite(self._progress, struct.pack(f"<{len(steps)}q", *steps), 0)

@@ -1,0 +1,139 @@
+"""The ways in which a run ends: finished, preempted, escalated, or with ranks that do not agree on the last step."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE, BadInput
+from lastgood.recovery import messages
+from lastgood.recovery.policy import LoopPhase
+from lastgood.training import control
+
+if TYPE_CHECKING:
+    from lastgood.training.states.checkpointing import Checkpointing
+    from lastgood.training.supervising.supervisor import Supervisor
+
+EXIT_INTERRUPTED = 130
+STEP_END_US = 10_000_000
+"""How long a step in progress may take to end after a notice; then the newest finished step is what is kept."""
+LAST_CHECKPOINT_US = 60_000_000
+"""How long the end of a finished run waits for its last checkpoint."""
+_BEHIND = {"name": "the script behind its loop", "state": "warmup"}
+
+
+class Ending:
+    """Looks once a turn whether the run is over, and says with which code."""
+
+    def __init__(self, supervisor: Supervisor, checkpointing: Checkpointing) -> None:
+        self._supervisor = supervisor
+        self._checkpointing = checkpointing
+        self._reason: str | None = None
+        self._code = EXIT_REQUEUE
+        self._noticed_us = 0
+        self._finished_us: int | None = None
+        self.is_finishing = False
+        """True once every rank has done its last step: from here on an exit is no fault."""
+
+    @property
+    def is_noticed(self) -> bool:
+        """True after a preemption notice."""
+        return self._reason is not None
+
+    @property
+    def code(self) -> int:
+        """The exit code that a notice asks for: requeue me, or interrupted by a person."""
+        return self._code
+
+    def notice(self, number: int) -> None:
+        """Remember a signal; acted upon in the next turn. A second Ctrl-C ends the run at once."""
+        if self._reason is None:
+            self._reason = signal.Signals(number).name
+            self._code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_REQUEUE
+            self._noticed_us = self._supervisor.now_us()
+        elif number == signal.SIGINT:
+            self._supervisor.exit_code = EXIT_INTERRUPTED
+
+    def end_for(self, reason: str, *, code: int) -> None:
+        """End the run as after a notice, for another reason."""
+        if self._reason is None:
+            self._reason, self._code = reason, code
+            self._noticed_us = self._supervisor.now_us()
+
+    def advance(self) -> None:
+        """Set the exit code when the run is over."""
+        supervisor = self._supervisor
+        assert supervisor.state is not None
+        if supervisor.state.phase is LoopPhase.ESCALATED:
+            supervisor.exit_code = EXIT_DO_NOT_REQUEUE
+        elif self._reason is not None:
+            self._stop(self._reason)
+        elif self.is_finishing:
+            self._wait_for_exits()
+        elif supervisor.state.phase is LoopPhase.RUNNING and supervisor.finished:
+            self._refuse_uneven_data()
+            if len(supervisor.finished) == supervisor.options.ranks:
+                self._finish()
+
+    def _refuse_uneven_data(self) -> None:
+        """A rank without a further batch, while another is in a later step: no recovery can mend that."""
+        supervisor = self._supervisor
+        left = supervisor.leavers.left
+        at_end = {r: step for r, step in supervisor.finished.items() if r not in left}
+        if not at_end:
+            return
+        first_rank, last_step = min(at_end.items(), key=lambda item: item[1])
+        for rank, name in enumerate(supervisor.serving):
+            step = supervisor.workers[name].slot.view().step
+            if supervisor.last_step is None and step > last_step:
+                raise BadInput(
+                    "the ranks have different numbers of batches",
+                    where=f"rank {first_rank}",
+                    found=f"no batch after step {last_step}, while rank {rank} is in step {step}",
+                    needs="as many batches on every rank",
+                    next="use DistributedSampler, or drop_last=True, or run.batches(steps=N)",
+                )
+
+    def _finish(self) -> None:
+        """Every rank is done: write the last checkpoint, then let the scripts go on behind their loops."""
+        supervisor = self._supervisor
+        now_us = supervisor.now_us()
+        if self._finished_us is None:
+            self._finished_us = now_us
+        is_late = now_us - self._finished_us > LAST_CHECKPOINT_US
+        last_step = supervisor.watch.next_step - 1
+        is_assessed = all(
+            supervisor.workers[name].slot.view().published_step <= last_step
+            for name in supervisor.serving
+        )
+        if not is_assessed or not (self._checkpointing.write_last() or is_late):
+            return
+        self.is_finishing = True
+        supervisor.recorder.record("section.begin", body=dict(_BEHIND))
+        for name in supervisor.serving:
+            supervisor.workers[name].channel.send(control.FinishAcknowledged())
+
+    def _wait_for_exits(self) -> None:
+        supervisor = self._supervisor
+        codes = [supervisor.workers[name].exit_code for name in supervisor.serving]
+        if all(code is not None for code in codes):
+            supervisor.recorder.record("section.end", body=dict(_BEHIND))
+            supervisor.exit_code = next((code for code in codes if code), 0) or 0
+
+    def _stop(self, reason: str) -> None:
+        """Stop all ranks behind the same step if they get there soon, write a checkpoint, and end."""
+        supervisor = self._supervisor
+        assert supervisor.state is not None
+        supervisor.tell_loop(messages.StopRequested(reason))
+        waited_us = supervisor.now_us() - self._noticed_us
+        if supervisor.last_step is None and supervisor.state.phase is LoopPhase.RUNNING:
+            has_checkpoints = supervisor.options.checkpoint_dir is not None
+            body = {"reason": reason, "has_checkpoints": has_checkpoints}
+            supervisor.recorder.record("planned.begin", body=body)
+            supervisor.finish_after(1)
+        has_stopped = len(supervisor.finished) == supervisor.options.ranks
+        is_enough = has_stopped or waited_us > STEP_END_US
+        if (is_enough and self._checkpointing.write_last()) or (
+            waited_us > supervisor.options.preemption_grace_us
+        ):
+            supervisor.exit_code = self._code
