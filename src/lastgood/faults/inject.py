@@ -28,6 +28,9 @@ ELEMENT_BYTES = {
     "int64": 8,
     "int32": 4,
 }
+SHARED_WAIT_US_MAX = 500_000
+"""How long the other ranks may take to publish the state whose snapshot is to be changed."""
+SHARED_POLL_US = 10_000
 DRAW_COUNT = 64
 """Elements that are looked at before a zero is accepted."""
 DEFAULT_BIT = {8: 51, 4: 22, 2: 6, 1: 2}
@@ -86,7 +89,11 @@ def _corrupt_snapshot(
         found = run.snapshots(rank)
         if not found:
             raise NotInjected(f"rank {rank} has no complete snapshot")
-        snapshot = found[0] if fault.which is Which.NEWEST else found[-1]
+        snapshot = (
+            newest_shared(found, run=run, rank=rank, clock=clock)
+            if fault.which is Which.NEWEST
+            else found[-1]
+        )
         wall_us, monotonic_us = clock.wall_us(), clock.monotonic_us()
         random = stream(fault.seed, "faults/inject", fault.id)
         offset = random.randrange(snapshot.data_bytes)
@@ -106,6 +113,23 @@ def _corrupt_snapshot(
         "then_sigkill": fault.then_sigkill,
     }
     return Injected(wall_us=wall_us, monotonic_us=monotonic_us, detail=detail)
+
+
+def newest_shared(found: list[Snapshot], *, run: LiveRun, rank: int, clock: Clock) -> Snapshot:
+    """The newest snapshot of a rank whose step every rank has published; `found` is newest first.
+
+    A rank is up to a step ahead of its peers, and no recovery reads a state that one of them never published: so the
+    peers get a moment to come to the newest step of the rank, which stands still.
+    """
+    state = run.state()
+    peers = [other for other in state.ranks if other != rank] if state else []
+    deadline_us = clock.monotonic_us() + SHARED_WAIT_US_MAX
+    while True:
+        held = [{snapshot.step for snapshot in run.snapshots(peer)} for peer in peers]
+        shared = [s for s in found if all(s.step in steps for steps in held)]
+        if found[0] in shared or clock.monotonic_us() >= deadline_us:
+            return shared[0] if shared else found[0]
+        clock.sleep_us(SHARED_POLL_US)
 
 
 def flip_file_bit(snapshot: Snapshot, *, offset: int, bit: int) -> dict[str, object]:
