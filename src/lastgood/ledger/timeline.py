@@ -105,6 +105,7 @@ def read_timeline(events: Iterable[Event], *, as_of_us: int, rules: WallTimeRule
         *_silence_claims(timeline),
         *_step_claims(timeline, rules),
         *_start_claims(known, timeline),
+        *_tail_claims(known, timeline),
         *_attempt_claims(known, timeline),
         *_incident_claims(known, timeline),
         *_pair_claims(known, timeline),
@@ -194,6 +195,18 @@ def _start_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim
         elif event.kind == EventKind.RUN_START and ended is not None:
             yield Claim("down.schedule", time_of(ended), time_of(event))
             ended = None
+
+
+def _tail_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:
+    """From the last step of a start to its good end the script did something else: no step was made, nothing broke."""
+    started_us: int | None = None
+    for event in events:
+        if event.kind in {EventKind.RUN_START, EventKind.ATTEMPT_START}:
+            started_us = time_of(event)
+        elif event.kind == EventKind.RUN_END and started_us is not None and not is_imported(event):
+            last_us = _last_end_before(timeline, time_of(event))
+            if event.body.get("exit_code") == 0 and last_us is not None and last_us >= started_us:
+                yield Claim("stall", last_us, time_of(event))
 
 
 def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:

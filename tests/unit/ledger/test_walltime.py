@@ -162,6 +162,26 @@ def test_a_run_that_is_started_again_makes_steps_in_both_parts(first, totals_us,
     assert [(s.start_us, s.end_us) for s in schedule] == [(us(20), us(620))]
 
 
+def test_between_the_last_step_and_a_good_end_no_step_is_made_and_nothing_is_unknown():
+    story = Story().start().steps(1, 10, 30)
+    story.tell("run.end", 150, body={"exit_code": 0})
+    assert seconds(story) == {"warmup": 30, "productive": 100, "stall": 20}
+
+
+def test_what_lies_between_the_last_step_and_a_bad_end_is_for_an_incident_to_say():
+    story = Story().start().steps(1, 10, 30)
+    story.tell("run.end", 150, body={"exit_code": 1})
+    assert seconds(story) == {"warmup": 30, "productive": 100, "unknown": 20}
+
+
+def test_the_steps_of_an_earlier_start_give_a_later_one_without_steps_no_tail():
+    story = Story().start().steps(1, 10, 30)
+    story.tell("run.end", 130, body={"exit_code": 0})
+    story.start(200)
+    story.tell("run.end", 210, body={"exit_code": 0})
+    assert seconds(story)["warmup"] == 40
+
+
 def test_a_part_without_a_step_is_warmup_and_the_wait_behind_it_is_not():
     story = Story().start(0).end(7)
     story.start(100).steps(1, 2, 103).end(123)
