@@ -195,6 +195,29 @@ AXES: dict[str, type[enum.StrEnum]] = {
 """Every axis of the taxonomy under its name in the data file."""
 
 
+_CLASS_OF = {
+    Symptom.PROCESS_EXIT: FailureClass.FAIL_STOP,
+    Symptom.EXCEPTION: FailureClass.FAIL_STOP,
+    Symptom.GROUP_ERROR: FailureClass.FAIL_STOP,
+    Symptom.HANG: FailureClass.FAIL_SLOW,
+    Symptom.SLOW: FailureClass.FAIL_SLOW,
+    Symptom.NONFINITE: FailureClass.SDC,
+    Symptom.NUMERIC_JUMP: FailureClass.SDC,
+    Symptom.REPLICA_DIVERGENCE: FailureClass.SDC,
+    Symptom.SNAPSHOT_MISMATCH: FailureClass.SDC,
+    Symptom.REPLAY_MISMATCH: FailureClass.SDC,
+}
+
+
+def class_of(symptom: str) -> FailureClass:
+    """The class of a failure of which a detector saw no more than its symptom.
+
+    Raises:
+        KeyError: no detector of a job names this symptom; who imports it says its class.
+    """
+    return _CLASS_OF[Symptom(symptom)]
+
+
 def frozen_bytes() -> bytes:
     """The bytes of the frozen file, as `TAXONOMY_SHA256` hashes them."""
     return resources.files("lastgood.contract").joinpath("taxonomy_v1.json").read_bytes()

@@ -11,21 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lastgood.contract.taxonomy import Cause, CauseStatus, DomainKind, FailureClass
+from lastgood.contract.taxonomy import (
+    Cause,
+    CauseStatus,
+    DomainKind,
+    FailureClass,
+    class_of,
+)
 from lastgood.signals.reading import Assessment, Symptom
-
-_CLASS = {
-    Symptom.PROCESS_EXIT: FailureClass.FAIL_STOP,
-    Symptom.EXCEPTION: FailureClass.FAIL_STOP,
-    Symptom.GROUP_ERROR: FailureClass.FAIL_STOP,
-    Symptom.HANG: FailureClass.FAIL_SLOW,
-    Symptom.SLOW: FailureClass.FAIL_SLOW,
-    Symptom.NONFINITE: FailureClass.SDC,
-    Symptom.NUMERIC_JUMP: FailureClass.SDC,
-    Symptom.REPLICA_DIVERGENCE: FailureClass.SDC,
-    Symptom.SNAPSHOT_MISMATCH: FailureClass.SDC,
-    Symptom.REPLAY_MISMATCH: FailureClass.SDC,
-}
 
 
 class Occurrence(NamedTuple):
@@ -66,7 +59,7 @@ def diagnose(
     returns = count_returns(signature, earlier=earlier, window_us=window_us, now_us=now_us)
     cause, status = _cause(symptom, assessment)
     return Diagnosis(
-        failure_class=_CLASS[symptom],
+        failure_class=class_of(symptom),
         symptom=symptom,
         cause=cause,
         cause_status=status,

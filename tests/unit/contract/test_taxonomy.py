@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from importlib import resources
 
 from lastgood.contract import taxonomy
 from lastgood.contract.taxonomy import (
@@ -11,6 +12,7 @@ from lastgood.contract.taxonomy import (
     FailureClass,
     Symptom,
     causes_under,
+    class_of,
 )
 
 FROZEN_SHA256 = "7e1dbdd26d9230deed31dea8094e100f85651fe8838b6084752bba9e7ce3d0fc"
@@ -34,6 +36,25 @@ def test_every_symptom_a_detector_can_name_is_a_word_of_the_taxonomy():
     from lastgood.signals.reading import Symptom as Detected
 
     assert {member.value for member in Detected} <= {member.value for member in Symptom}
+
+
+def test_every_symptom_a_detector_can_name_has_one_class():
+    from lastgood.signals.reading import Symptom as Detected
+
+    assert {class_of(member) for member in Detected} == {*FailureClass} - {FailureClass.PLANNED}
+    assert {class_of("hang"), class_of("slow")} == {FailureClass.FAIL_SLOW}, "the process lives"
+
+
+def test_no_mapping_calls_a_process_that_lives_and_stands_still_anything_but_slow():
+    folder = resources.files("lastgood.ledger.importers").joinpath("mappings")
+    rows = [
+        (path.name, code, row)
+        for path in folder.iterdir()
+        for code, row in json.loads(path.read_bytes())["rows"].items()
+        if row.get("symptom") in {"hang", "slow"} and "class" in row
+    ]
+    assert len(rows) > 5
+    assert [(name, code) for name, code, row in rows if row["class"] != "fail_slow"] == []
 
 
 def test_correlated_is_countable_but_no_class():
