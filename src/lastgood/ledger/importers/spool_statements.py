@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from lastgood.contract.taxonomy import EventKind, FailureClass, Role, Symptom
+from lastgood.contract.taxonomy import EventKind, Role, Symptom, class_of
 from lastgood.ledger.event import Event, Links
 from lastgood.ledger.importers.importer import Context
 from lastgood.ledger.importers.source import Item, Row
@@ -209,6 +209,8 @@ class Statements:
         domain: list[tuple[str, str]],
         evidence: list[str],
     ) -> Event:
+        # A synchronous job stops as a whole, whoever failed.
+        radius = {} if attempt.world is None else {"blast_radius": attempt.world}
         return self._context.event(
             EventKind.INCIDENT_OPEN,
             row=self._row,
@@ -216,7 +218,7 @@ class Statements:
             t_us=t_us,
             observed_us=t_us,
             incident=self._context.incident_id(*incident),
-            class_=str(FailureClass.FAIL_STOP),
+            class_=str(class_of(symptom)),
             symptom=str(symptom),
             role=str(Role.INITIATING),
             cause_status="unknown",
@@ -224,7 +226,7 @@ class Statements:
             domain=domain,
             run=attempt.job[0],
             attempt=attempt.job[1] or None,
-            body={"evidence": evidence},
+            body={"evidence": evidence, **radius},
         )
 
     def _taken_back(self, attempt: Attempt, name: str, t_us: int) -> Event:

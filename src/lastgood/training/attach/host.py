@@ -137,6 +137,7 @@ def _watch(live: LiveDir, spool: SpoolEvents, given: dict[str, Any]) -> None:
         recorder,
         run=f"{given['run']}/{given['host']}",
         host=given["host"],
+        world=given["world"],
         limits=limits,
         stacks=live.root / "stacks",
         is_all=given["local_world"] == given["world"],

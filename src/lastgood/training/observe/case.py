@@ -1,7 +1,7 @@
 """One incident at a time, seen from outside: opened by a verdict, diagnosed by stacks, closed by the job itself.
 
 Pure: a verdict and the time go in, events to record and the next state come out. Nothing here ends a process, so
-there is no isolation and no restore; what closes an incident is that the ranks move again, or that the job ends.
+there is no isolation and no restore; what closes an incident is that the ranks do a step behind it, or that the job ends.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from lastgood.contract.taxonomy import CauseStatus, DomainKind, FailureClass, Role
+from lastgood.contract.taxonomy import CauseStatus, DomainKind, Role, class_of
 from lastgood.signals.reading import Assessment, Symptom, Verdict
 from lastgood.training.observe.stack_groups import StackGroup, outlier_ranks
 
 NOBODY_FACTOR = 20
 """Ranks that are all in their own code, none waiting for another, are called hung only after so many limits."""
-_CLASS = {Symptom.SLOW: FailureClass.FAIL_SLOW}
 
 
 class Said(NamedTuple):
@@ -38,6 +37,8 @@ class Case:
     detected_us: int
     step: int
     """Newest step that every rank had done when it opened."""
+    launches: int = 0
+    """Collectives that the foremost rank had entered then."""
     diagnosed_us: int | None = None
     cascade: tuple[str, ...] = ()
     """Later verdicts of the same incident, so that each is recorded once."""
@@ -55,30 +56,50 @@ class Book:
 
     run: str
     host: str
+    world: int
+    """How many ranks the job has: it is synchronous, so what stops one of them stops them all."""
     count: int = 0
     open: Case | None = None
     said: tuple[Said, ...] = field(default=())
     """What this look asks to record."""
 
 
-def look(book: Book, found: Assessment, *, now_us: int, step: int, attempt: int) -> Book:
+class Progress(NamedTuple):
+    """How far the job has come at a look."""
+
+    step: int
+    """Newest step that every rank has done."""
+    launches_min: int = 0
+    """Collectives that the last rank has entered; for scripts that do no step at all."""
+    launches_max: int = 0
+    """Collectives that the foremost rank has entered."""
+
+
+def look(book: Book, found: Assessment, *, now_us: int, at: Progress, attempt: int) -> Book:
     """The book after one verdict on all ranks; `said` holds the events, oldest first."""
     book = replace(book, said=())
     case = book.open
     is_bad = found.verdict in (Verdict.FAILED, Verdict.UNKNOWN) and found.symptom is not None
     if case is None:
-        return _opened(book, found, now_us=now_us, step=step, attempt=attempt) if is_bad else book
-    if found.verdict is Verdict.OK and case.symptom not in (
-        Symptom.PROCESS_EXIT,
-        Symptom.EXCEPTION,
-    ):
-        return _closed(book, case, now_us=now_us, step=step, outcome="resolved")
+        return _opened(book, found, now_us=now_us, at=at, attempt=attempt) if is_bad else book
+    if found.verdict is Verdict.OK and _is_left_behind(case, at):
+        return _closed(book, case, now_us=now_us, step=at.step, outcome="resolved")
     if is_bad:
         return _changed(book, case, found, now_us=now_us)
     return book
 
 
-def _opened(book: Book, found: Assessment, *, now_us: int, step: int, attempt: int) -> Book:
+def _is_left_behind(case: Case, at: Progress) -> bool:
+    """Whether the job went on: only a step of all ranks shows it.
+
+    That nobody waits any more does not: the peers of a rank that hangs stop waiting when their group's time is up.
+    """
+    if case.symptom in {Symptom.PROCESS_EXIT, Symptom.EXCEPTION}:
+        return False
+    return at.step > case.step or (at.step == 0 and at.launches_min > case.launches)
+
+
+def _opened(book: Book, found: Assessment, *, now_us: int, at: Progress, attempt: int) -> Book:
     assert found.symptom is not None
     case = Case(
         id=f"{book.run}/{attempt}.{book.count + 1}",
@@ -87,10 +108,11 @@ def _opened(book: Book, found: Assessment, *, now_us: int, step: int, attempt: i
         key=found.key,
         onset_us=min(found.onset_us or now_us, now_us),
         detected_us=now_us,
-        step=step,
+        step=at.step,
+        launches=at.launches_max,
     )
     words = {
-        "class_": str(_CLASS.get(found.symptom, FailureClass.FAIL_STOP)),
+        "class_": str(class_of(found.symptom)),
         "symptom": str(found.symptom),
         "cause_status": str(CauseStatus.UNKNOWN),
         "role": str(Role.INITIATING),
@@ -191,7 +213,7 @@ def _closed(book: Book, case: Case, *, now_us: int, step: int, outcome: str, **b
             "t_observed_us": now_us,
             "detect_us": case.detected_us - case.onset_us,
             "diagnose_us": None if case.diagnosed_us is None else case.diagnosed_us - case.detected_us,
-            "body": {"outcome": outcome, "resumed_step": step, **lost, **body},
+            "body": {"outcome": outcome, "resumed_step": step, "blast_radius": book.world, **lost, **body},
         },
     )  # fmt: skip
     return replace(book, open=None, said=(said,))

@@ -67,7 +67,11 @@ class ObserveSupervisor:
         for name in ("endings", "first"):
             (self.run_dir.root / name).mkdir()
         self.watcher = Watcher(
-            recorder, run=options.run_id, limits=options.limits, stacks=self.run_dir.stacks
+            recorder,
+            run=options.run_id,
+            limits=options.limits,
+            stacks=self.run_dir.stacks,
+            world=options.ranks,
         )
         self.ranks: list[ObservedRank] = []
         self._restarting = Restarting(contract)

@@ -82,6 +82,7 @@ class Watcher:
         run: str,
         limits: Limits,
         stacks: Path,
+        world: int,
         host: str | None = None,
         is_all: bool = True,
     ) -> None:
@@ -99,13 +100,13 @@ class Watcher:
         self._watch = Watch(limits, is_observing=True)
         self._stacks = stacks
         self._is_all = is_all
-        self._book = case.Book(run=run, host=host or os.uname().nodename)
+        self._book = case.Book(run=run, host=host or os.uname().nodename, world=world)
         self._dump: JobDump | None = None
         self._next_liveness_us = 0
         self._memory: liveness.LivenessMemory | None = None
         self._slow: tuple[int, ...] = ()
         self._traced: set[str] = set()
-        self._said: set[str] = set()
+        self._said: dict[str, object] = {}
         self.is_leaving = False
         """True once the job was told to stop: what ends now is no failure."""
         self._clock = SystemClock()
@@ -252,11 +253,17 @@ class Watcher:
         self.last_verdict = found
         was_open = self._book.open
         self._keep(
-            case.look(self._book, found, now_us=now_us, step=self.step, attempt=self.attempt)
+            case.look(
+                self._book, found, now_us=now_us, at=self._progress(readings), attempt=self.attempt
+            )
         )
         self._say_traces()
         if was_open is None and self._book.open is not None:
             self._dump = JobDump(self.ranks, self._stacks, now_us=now_us)
+
+    def _progress(self, readings: Sequence[RankReading]) -> case.Progress:
+        launches = [r.launches for r in readings]
+        return case.Progress(self.step, min(launches), max(launches))
 
     def _read(self, rank: Watched) -> RankReading:
         code = rank.exit_code
@@ -265,6 +272,8 @@ class Watcher:
         )  # written before the slow way out of the process: the culprit speaks before its peers end
         raised = note.raised if note is not None else None
         reading = read_rank(rank.rank, rank, generation=self.attempt, raised=raised)  # type: ignore[arg-type]
+        if self.step_offset:
+            reading = _numbered_on(reading, self.step_offset)
         is_asked = code == EXIT_REQUEUE and note is not None and raised is None
         if code == 0 or is_asked:
             # `os._exit(0)` in the middle of a job is an end like any other, if the others still wait for it.
@@ -310,9 +319,10 @@ class Watcher:
         self._say_once(WAITS_FOR_HOST, found, {"launches": launches})
 
     def _say_once(self, text: str, found: Assessment, more: dict[str, object]) -> None:
-        if text in self._said:
+        """Said again as soon as there is something else to say, such as the next silence of the same attempt."""
+        if self._said.get(text) == more:
             return
-        self._said.add(text)
+        self._said[text] = more
         self.recorder.record(
             "observation",
             symptom=None if found.symptom is None else str(found.symptom),
@@ -358,11 +368,22 @@ class Watcher:
             self.recorder.record_from_loop(said.kind, fields)
 
 
+def _numbered_on(reading: RankReading, offset: int) -> RankReading:
+    """The reading in the numbers of the ledger."""
+    raised = reading.raised
+    return replace(
+        reading,
+        step=reading.step + offset,
+        published_step=reading.published_step + offset,
+        raised=None if raised is None else replace(raised, step=raised.step + offset),
+    )
+
+
 def _left_early(
     left: Sequence[RankReading], living: Sequence[RankReading], *, onset_us: int | None
 ) -> Assessment:
     """Ranks that ended with code 0 while the others wait for them: an end too early."""
-    foremost = max(r.step for r in living)
+    foremost = max(living, key=lambda r: (r.step, r.launches))
     return Assessment(
         question=Question.LIVENESS,
         verdict=Verdict.FAILED,
@@ -370,8 +391,14 @@ def _left_early(
         culprits=tuple(sorted(r.rank for r in left)),
         onset_us=min((r.progress_us for r in left), default=onset_us),
         evidence=tuple(
-            f"rank {r.rank} ({r.worker}) ended with exit code 0 after step {r.step}, while others wait in step {foremost}"
+            f"rank {r.rank} ({r.worker}) ended with exit code 0, {_place_of(r)}; foremost of the others: {_place_of(foremost)}"
             for r in left
         ),
         key="exit code 0",
     )
+
+
+def _place_of(reading: RankReading) -> str:
+    """Where a rank stands. The number in its page is that of the step it is in, which nobody has accepted yet."""
+    done = max(0, reading.published_step)
+    return f"in step {reading.step}" if reading.step > done else f"after step {done}"

@@ -190,6 +190,8 @@ def test_a_silence_that_no_host_could_name_is_named_by_the_fewest_collectives(im
     a, b = Host("a", 0, 1, world=4).waits(T, 40, 40), Host("b", 2, 3, world=4).waits(T, 39, 40)
     assert imported(a, b) == []
     assert imported(a.ends(T + HOUR), b.ends(T + HOUR)) == [("hang", (2,))]
+    (incident,) = imported.incidents
+    assert (incident.class_, incident.blast_radius) == ("fail_slow", 4)
 
 
 def test_with_equal_counts_the_silence_is_an_incident_without_a_name(imported):

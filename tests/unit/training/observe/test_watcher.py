@@ -76,7 +76,9 @@ class Scene:
         self.kept = Kept()
         recorder = Recorder(self.kept, clock=SystemClock(), run_id="r", versions={}, topology="t")  # type: ignore[arg-type]
         limits = Limits(step_floor_us=1_000_000, warmup_floor_us=60_000_000)
-        self.watcher = Watcher(recorder, run="r", limits=limits, stacks=folder, is_all=is_all)
+        self.watcher = Watcher(
+            recorder, run="r", limits=limits, stacks=folder, world=ranks, is_all=is_all
+        )
         self.ranks = [Rank(folder, rank) for rank in range(ranks)]
         self.watcher.begin_attempt(self.ranks, 1)
         self.recorder = recorder
@@ -209,6 +211,71 @@ def test_one_host_of_several_says_that_it_waits_and_names_nobody(tmp_path):
     (said,) = scene.of("observation")
     assert said.body["text"] == WAITS_FOR_HOST
     assert said.body["launches"] == {"0": 1, "1": 1, "2": 1}
+
+
+def test_every_silence_of_an_attempt_is_said(tmp_path):
+    scene = Scene(tmp_path, is_all=False)
+    for number in (1, 2):
+        for rank in scene.ranks:
+            rank.step(number)
+            rank.wait_in_collective()
+        scene.look()
+        scene.look(LATER_US)
+        scene.look(LATER_US)
+    counts = [e.body["launches"]["0"] for e in scene.of("observation")]
+    assert counts == [1, 2]
+
+
+def test_every_hang_of_an_attempt_is_an_incident(tmp_path):
+    scene = Scene(tmp_path)
+    for number in (1, 2):
+        for rank in scene.ranks:
+            rank.step(number)
+        scene.look()
+        for rank in (scene.ranks[0], scene.ranks[2]):
+            rank.wait_in_collective()
+        scene.look(LATER_US)
+        scene.ranks[1].wait_in_collective()
+    assert [(e.incident, e.ranks) for e in scene.of("incident.open")] == [("r/1.1", (1,)), ("r/1.2", (1,))]  # fmt: skip
+
+
+def test_a_rank_that_leaves_in_the_middle_of_a_step_is_not_said_to_have_done_it(tmp_path):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(6)
+        rank.slot.enter(Phase.COMPUTE, step=7)
+    for rank in scene.ranks[1:]:
+        rank.wait_in_collective()
+    scene.ranks[0].exit_code = 0
+    scene.look(LATER_US)
+    (opened,) = scene.of("incident.open")
+    (evidence,) = opened.body["evidence"]
+    assert "ended with exit code 0, in step 7" in evidence
+    scene.watcher.close_case(SystemClock().monotonic_us(), "ended")
+    assert scene.of("incident.close")[0].body["blast_radius"] == 3
+
+
+def test_a_groups_time_that_is_up_ends_no_hang(tmp_path):
+    """The job's own limit: the peers raise and end, the rank that hung moves at last, and no step was done."""
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    for rank in (scene.ranks[0], scene.ranks[2]):
+        rank.wait_in_collective()
+    scene.look(LATER_US)
+    for rank in (scene.ranks[0], scene.ranks[2]):
+        rank.slot.enter(Phase.BETWEEN)  # the collective raised; the exception is on its way out
+    scene.look()
+    for rank in (scene.ranks[0], scene.ranks[2]):
+        rank.end_of_a_peer()
+        scene.look()
+    scene.ranks[1].wait_in_collective()
+    scene.look()
+    scene.ranks[1].end_of_a_peer()
+    scene.watcher.finish(SystemClock().monotonic_us())
+    scene.watcher.close_case(SystemClock().monotonic_us(), "ended")
+    assert [e.ranks for e in scene.of("incident.open")] == [(1,)]
+    assert [e.body["outcome"] for e in scene.of("incident.close")] == ["ended"]
 
 
 def test_victims_of_another_host_are_not_named_by_their_own(tmp_path):
