@@ -66,9 +66,10 @@ class WorkerProcess:
         return self.process.poll()
 
     def set_niceness(self, value: int) -> None:
-        """Give a spare that serves the priority of a rank."""
-        with suppress(OSError, PermissionError):
-            os.setpriority(os.PRIO_PROCESS, self.pid, value)
+        """Give a spare that serves the priority of a rank: every thread of it, since Linux counts them by thread."""
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{self.pid}/task"):
+                os.setpriority(os.PRIO_PROCESS, int(thread), value)
 
     def kill(self) -> None:
         """SIGKILL, since a stopped or spinning process ignores SIGTERM."""

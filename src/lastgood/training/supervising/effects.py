@@ -132,11 +132,6 @@ class Effects:
         is_first = action.plan.tier is messages.Tier.INITIAL
         supervisor.beginning.generation = action.generation if is_first else None
         supervisor.watch.begin_generation(action.generation, next_step=action.plan.target_step + 1)
-        workers = {str(rank): name for rank, name in enumerate(action.workers)}
-        recorder.record(
-            "attempt.start",
-            body={"world": len(workers), "workers": workers, "pids": supervisor.pids()},
-        )
         plan = control.Plan(
             tier=action.plan.tier.value,
             mode=action.plan.mode.value,
@@ -145,25 +140,16 @@ class Effects:
             digest=action.plan.digest,
             locator=action.plan.locator,
         )
+        # Said before it is recorded: the ranks read their states while the supervisor writes.
         for rank, name in enumerate(action.workers):
             worker = supervisor.workers[name]
             if name != previous[rank]:
                 worker.set_niceness(0)
-                recorder.record(
-                    "exposure.leave",
-                    devices=1,
-                    ranks=(rank,),
-                    body={"worker": previous[rank], "rank": rank},
-                )
-                recorder.record(
-                    "exposure.join", devices=1, ranks=(rank,), body={"worker": name, "rank": rank}
-                )
-                recorder.record("inventory", body={"worker": name, "state": "active", "rank": rank})
             worker.channel.send(
                 control.Assignment(
                     generation=action.generation,
                     rank=rank,
-                    world=len(workers),
+                    world=len(action.workers),
                     plan=None if is_first else plan,
                     tolerance=supervisor.tolerance,
                     stripes=supervisor.stripe_count,
@@ -171,7 +157,25 @@ class Effects:
             )
             if supervisor.last_step is not None:
                 worker.channel.send(control.StopAfter(step=supervisor.last_step))
+        self._record_attempt(action.workers, previous)
         self.is_generation_up = True
+
+    def _record_attempt(self, serving: tuple[str, ...], previous: tuple[str, ...]) -> None:
+        """The new attempt begins, and who is at risk in it."""
+        recorder = self._supervisor.recorder
+        workers = {str(rank): name for rank, name in enumerate(serving)}
+        recorder.record(
+            "attempt.start",
+            body={"world": len(workers), "workers": workers, "pids": self._supervisor.pids()},
+        )
+        for rank, name in enumerate(serving):
+            if name == previous[rank]:
+                continue
+            left = {"worker": previous[rank], "rank": rank}
+            recorder.record("exposure.leave", devices=1, ranks=(rank,), body=left)
+            joined = {"worker": name, "rank": rank}
+            recorder.record("exposure.join", devices=1, ranks=(rank,), body=joined)
+            recorder.record("inventory", body={"worker": name, "state": "active", "rank": rank})
 
     def let_proceed(self, generation: int) -> None:
         """Every rank found its bytes right: they may form the group. Said once a generation."""
