@@ -85,7 +85,6 @@ class KillOnce:
         os.kill(supervisor.workers[supervisor.serving[self._rank]].pid, signal.SIGKILL)
 
 
-@pytest.mark.nightly  # one measurement of the noise bounds the next with some probability only
 def test_steps_that_do_not_repeat_are_verified_within_the_measured_noise(tmp_path):
     script = tmp_path / "noisy.py"
     script.write_text(NOISY)

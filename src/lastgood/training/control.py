@@ -139,10 +139,12 @@ class StepReplayed(_Message):
 
 
 class NoiseMeasured(_Message):
-    """One step was run twice from the same state at the start of the run."""
+    """One step was run again from the same state at the start of the run."""
 
     rank: int
     step: int
+    probe: int
+    """Which time it was, from 1; only a step that did not repeat is run again more than once."""
     is_bitwise: bool
     noise: str
     """Largest relative difference, as a hex float."""

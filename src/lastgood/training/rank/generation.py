@@ -18,7 +18,7 @@ from lastgood.training.rank.addresses import write_addresses
 from lastgood.training.rank.checkpoint import load_checkpoint
 from lastgood.training.rank.feed import Feed
 from lastgood.training.rank.group import is_group_error
-from lastgood.training.rank.passes import Pass, passes_after_restore
+from lastgood.training.rank.passes import Pass, more_passes_of_probe, passes_after_restore
 from lastgood.training.rank.replica import replicas_agree
 from lastgood.training.rank.shards import holds_shards
 from lastgood.training.rank.snapshot import (
@@ -88,6 +88,8 @@ class Generation:
         self._loaded: LoadedState | None = None
         self._expected: LoadedState | None = None
         """The published target of a predecessor replay."""
+        self._probed: list[bool] = []
+        """Whether each probe of this generation came out bit-equal; empty once all of them were made."""
         self._trial: Digests | None = None
         self._trial_tensors: dict[str, torch.Tensor] = {}
         self._mode: VerifyMode | None = None
@@ -152,7 +154,7 @@ class Generation:
     def _leave(self) -> None:
         self.passes.clear()
         self.replica.unwrap()
-        self._loaded = self._expected = None
+        self._forget_probes()
         self._link.group.leave()
         self._link.slot.close_section()
         self._link.slot.enter(Phase.PARKED)
@@ -359,6 +361,21 @@ class Generation:
             self._clock.sleep_us(GATE_POLL_US)
         return True
 
+    def settle_probe(self) -> None:
+        """Ask for more probes where the step did not repeat on some rank: all of them make the same passes."""
+        if self.passes or not self._probed:
+            return
+        assert self._expected is not None, "a probe compares with a published state"
+        if len(self._probed) == 1 and not self.replica.holds_everywhere(self._probed[0]):
+            step, has_buckets = self._expected.step, self.replica.has_buckets
+            self.passes = list(more_passes_of_probe(step, has_buckets=has_buckets))
+            return
+        self._forget_probes()
+
+    def _forget_probes(self) -> None:
+        self._probed.clear()
+        self._loaded = self._expected = None
+
     def end_probe(self) -> None:
         """Measure how far two runs of one step differ; the published result stays the valid one."""
         assert self._expected is not None, "a probe compares with a published state"
@@ -368,12 +385,16 @@ class Generation:
         )
         self._link.channel.send(
             control.NoiseMeasured(
-                rank=self.rank, step=self._expected.step, is_bitwise=is_bitwise, noise=noise.hex()
+                rank=self.rank,
+                step=self._expected.step,
+                probe=len(self._probed) + 1,
+                is_bitwise=is_bitwise,
+                noise=noise.hex(),
             )
         )
         if not is_bitwise:
             self._load(self._expected)
-        self._loaded = self._expected = None
+        self._probed.append(is_bitwise)
 
     def end_replay(self, report: StepReport, *, is_beyond_end: bool = False) -> bool:
         """Compare a replay, report it, and wait for the verdict; False when its result was not kept.

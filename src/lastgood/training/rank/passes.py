@@ -29,6 +29,13 @@ class PassKind(enum.StrEnum):
     """Compared with the published digest (or with the trial); nothing goes on until the supervisor accepts it."""
 
 
+PROBE_COUNT = 8
+"""Runs of one step that measure the noise of a job whose steps do not repeat.
+
+The bound is a multiple of the largest of them (`watching/noise.py`). One run alone can come out close by chance.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
     """One run of the user's step, from the restored state unless it is a new step."""
@@ -60,6 +67,11 @@ def passes_of_probe(step: int, *, has_buckets: bool = True) -> tuple[Pass, ...]:
     if not has_buckets:
         return (Pass(PassKind.PROBE, step, wraps=True),)
     return (_discard(step), Pass(PassKind.PROBE, step))
+
+
+def more_passes_of_probe(step: int, *, has_buckets: bool = True) -> tuple[Pass, ...]:
+    """Return the passes that measure the noise, once the first probe has shown that there is some."""
+    return (Pass(PassKind.PROBE, step, wraps=not has_buckets),) * (PROBE_COUNT - 1)
 
 
 def _discard(step: int) -> Pass:

@@ -124,6 +124,18 @@ class Replica:
 
         wrapper._sync_buffers = counted  # noqa: SLF001 - torch offers no hook for it
 
+    def holds_everywhere(self, is_true: bool) -> bool:
+        """True when it is so on every rank; counted like any collective, so that nobody hangs in it unseen."""
+        vote = torch.tensor([int(is_true)])
+        if isinstance(self.hook, CollectiveCount):
+            dist.all_reduce(vote, op=dist.ReduceOp.MIN)
+            return bool(vote)
+        self._slot.count_launch(is_last=True)
+        dist.all_reduce(vote, op=dist.ReduceOp.MIN)
+        self._slot.count_completion()
+        self._slot.enter(Phase.BETWEEN)
+        return bool(vote)
+
     def unwrap(self) -> None:
         """Drop the wrapper and its autograd hooks, which would call into a dead group."""
         for wrapper in self._reducing:

@@ -270,6 +270,7 @@ class Run:
     def _next_batch(self, *, last_epoch: float, steps: int | None) -> tuple[Any] | None:
         """Return the next batch in a tuple, or None when there is no further step."""
         generation = self._generation
+        generation.settle_probe()
         if generation.passes:
             self._pass = generation.passes[0]
             generation.prepare(self._pass)

@@ -3,7 +3,12 @@
 import pytest
 
 from lastgood.recovery.messages import VerifyMode
-from lastgood.training.rank.passes import PassKind, passes_after_restore, passes_of_probe
+from lastgood.training.rank.passes import (
+    PassKind,
+    more_passes_of_probe,
+    passes_after_restore,
+    passes_of_probe,
+)
 
 T, R = PassKind.TRIAL, PassKind.REPLAY
 
@@ -42,3 +47,9 @@ def test_every_restore_ends_in_exactly_one_replay(mode, restore_step):
 
 def test_the_probe_goes_through_a_fresh_wrapper_as_a_recovery_would():
     assert shape(passes_of_probe(2)) == ["discard+", "probe"]
+    assert shape(more_passes_of_probe(2)) == ["probe"] * 7
+
+
+def test_each_probe_of_a_model_without_buckets_is_wrapped_anew():
+    passes = (*passes_of_probe(2, has_buckets=False), *more_passes_of_probe(2, has_buckets=False))
+    assert shape(passes) == ["probe+"] * 8

@@ -127,6 +127,27 @@ def test_every_step_is_kept_once_and_the_second_is_run_twice_to_see_whether_step
     assert [m.step for m in worker.link.of(control.Finished)] == [3]
 
 
+def test_the_noise_of_a_step_that_does_not_repeat_is_measured_eight_times(world):
+    """One measurement may come out close by chance: see `watching/noise.py`."""
+    worker = world()
+    numbers = iter(range(99))
+    for batch in worker.run.batches(steps=3):
+        with worker.run.step() as step:
+            worker.seen.append((step.number, step.is_replay))
+            worker.optimizer.zero_grad()
+            # Each run of the step lies further from the published one than the run before.
+            (worker.run.model(batch).square().mean() * (1 + next(numbers))).backward()
+            worker.optimizer.step()
+    assert worker.seen == [(1, False), (2, False), *[(2, True)] * 9, (3, False)]
+    noise = worker.link.of(control.NoiseMeasured)
+    assert [n.probe for n in noise] == list(range(1, 9))
+    assert not any(n.is_bitwise for n in noise)
+    sizes = [float.fromhex(n.noise) for n in noise]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > 1.5 * sizes[0]
+    assert worker.run.steps_done == 3
+
+
 def test_steps_go_on_over_as_many_epochs_as_they_need(world):
     worker = world()
     train(worker, steps=6)
