@@ -1,8 +1,8 @@
-"""Write the tables of docs/benchmarks.md from the raw rows in bench/results.
+"""Write what the raw rows in bench/results say into docs/benchmarks.md, README.md and docs/images/recovery.svg.
 
     python bench/tables.py [--check]
 
-Each table stands between two marks of the page. With --check nothing is written; exit 1 when the page is out of date.
+Each table stands between two marks of its page. With --check nothing is written; exit 1 when one is out of date.
 """
 
 from __future__ import annotations
@@ -11,30 +11,51 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "bench" / "recovery"))
+import picture  # noqa: E402
+import summary  # noqa: E402
+
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
+README = ROOT / "README.md"
+PICTURE = ROOT / "docs" / "images" / "recovery.svg"
 
 
 def main() -> int:
-    """Fill the page, or compare it."""
+    """Fill the pages and draw the picture, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only compare")
     options = parser.parse_args()
-    before = PAGE.read_text(encoding="utf-8")
-    after = filled(before)
-    if not options.check:
-        PAGE.write_text(after, encoding="utf-8")
-    return int(options.check and before != after)
+    stale = False
+    for page in (PAGE, README):
+        before = page.read_text(encoding="utf-8")
+        after = filled(before)
+        stale |= before != after
+        if not options.check:
+            page.write_text(after, encoding="utf-8")
+    rows = recovery_rows()
+    if rows and not is_picture_of(rows):
+        stale = True
+        if not options.check:
+            PICTURE.write_text(picture.svg(rows), encoding="utf-8")
+    return int(options.check and stale)
+
+
+def is_picture_of(rows: list[dict]) -> bool:
+    """The picture shows these rows."""
+    return PICTURE.exists() and picture.mark(rows) in PICTURE.read_text(encoding="utf-8")
 
 
 def filled(page: str) -> str:
-    """Return the page with every table as its rows say."""
-    makers = {
-        "recovery": lambda: printed("recovery", "recovery.jsonl"),
-        "step_cost": lambda: printed("step_cost", "step_cost.jsonl"),
+    """Return the page with each of its tables as the rows say."""
+    makers: dict[str, Callable[[], str]] = {
+        "recovery": recovery_table,
+        "recovery headline": recovery_headline,
+        "step_cost": step_cost_table,
         "snapshot": snapshot_table,
         "slot": slot_table,
         "false_restarts": false_restarts_table,
@@ -42,23 +63,47 @@ def filled(page: str) -> str:
     }
     for name, make in makers.items():
         begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-        head, _, rest = page.partition(begin)
-        _, _, tail = rest.partition(end)
-        page = f"{head}{begin}\n{make()}\n\n{end}{tail}"
+        if begin in page:
+            head, _, rest = page.partition(begin)
+            _, _, tail = rest.partition(end)
+            page = f"{head}{begin}\n{make()}\n\n{end}{tail}"
     return page
 
 
-def printed(bench: str, rows: str) -> str:
-    """What a bench itself prints from its rows."""
-    if not (RESULTS / rows).exists():
+def recovery_rows() -> list[dict]:
+    """The rows of bench/recovery; none before it has run."""
+    path = RESULTS / "recovery.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def recovery_table() -> str:
+    """Peers side by side, and the other faults."""
+    rows, versions = recovery_rows(), RESULTS / "recovery_versions.json"
+    if not rows:
         return "Not measured yet."
-    argv = [
-        sys.executable,
-        str(ROOT / "bench" / bench / "bench.py"),
-        "--table",
-        "-o",
-        str(RESULTS / rows),
-    ]
+    known = read(versions.name) if versions.exists() else None
+    return f"{summary.table(rows, known)}\n\n{recovery_picture('images/recovery.svg')}"
+
+
+def recovery_headline() -> str:
+    """The ratio in a sentence, with the picture."""
+    rows = recovery_rows()
+    said = summary.headline(rows)
+    return (
+        f"{said}\n\n{recovery_picture('docs/images/recovery.svg')}" if said else "Not measured yet."
+    )
+
+
+def recovery_picture(place: str) -> str:
+    """The picture with its words."""
+    words = "Seconds to recover by system after SIGKILL and after SIGSTOP, every run a dot, logarithmic axis"
+    return f"![{words}]({place})"
+
+
+def step_cost_table() -> str:
+    """What that bench itself prints from its rows."""
+    script, rows = ROOT / "bench" / "step_cost" / "bench.py", RESULTS / "step_cost.jsonl"
+    argv = [sys.executable, str(script), "--table", "-o", str(rows)]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -1,9 +1,11 @@
 """Recovery side by side: one job, one fault, every system, interleaved; raw JSON lines, resumable.
 
     python bench/recovery/bench.py --peers PYTHON -o raw.jsonl [--runs 10] [--systems lastgood,torchrun] [--faults sigkill]
+    python bench/recovery/bench.py --peers PYTHON -o raw.jsonl --runs 3 --faults others
 
 `--peers` is the Python of a virtual environment that holds torch, nvidia-resiliency-ext and torchft; `--setup DIR`
-makes one. Rows that the file already holds are not measured again. The table is printed at the end and with --table.
+makes one. `others` are the faults of others.py, played against lastgood alone; each may be named. Rows that the file
+already holds are not measured again. The table is printed at the end and with --table.
 """
 
 from __future__ import annotations
@@ -16,16 +18,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import others
 import records
-from systems import STOP_LIMIT_S, SYSTEMS, WORLD, Job
+import summary
+from others import STEPS_BEFORE
+from systems import SYSTEMS, WORLD, Job, start_lastgood
 
 SIGNALS = {"sigkill": signal.SIGKILL, "sigstop": signal.SIGSTOP}
-STEPS_BEFORE = 25
 STEPS_AFTER = 20
 START_LIMIT_S = 120
 RECOVERY_LIMIT_S = 120
+FULL_LIMIT_S = {"torchft": 60, "nvrx in-process + 1 reserve": 30}
+"""How long the full world is waited for behind a first step in a smaller one; the others come back whole or not."""
+REFERENCE_STEPS = 450
 PEER_PACKAGES = ("torch==2.13.0", "numpy", "psutil", "nvidia-resiliency-ext", "torchft")
 
 
@@ -41,6 +49,7 @@ def main() -> None:
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--faults", default=",".join(SIGNALS))
     parser.add_argument("--table", action="store_true", help="only print the table of the file")
+    parser.add_argument("--versions", action="store_true", help="only print what is installed")
     options = parser.parse_args()
     if options.setup:
         subprocess.run([sys.executable, "-m", "venv", str(options.setup)], check=True)
@@ -48,12 +57,30 @@ def main() -> None:
         subprocess.run([pip, "install", "-q", *PEER_PACKAGES], check=True)
         print(options.setup / "bin" / "python")
         return
+    if options.versions:
+        print(json.dumps(versions(options.peers)))
+        return
     if not options.table:
         signal.signal(
             signal.SIGTERM, lambda *_: sys.exit(143)
         )  # unwinds, so that the job in progress is ended
         measure_all(options)
-    print(table(read_rows(options.output)))
+    beside = options.output.with_name("recovery_versions.json")
+    known = json.loads(beside.read_text()) if beside.exists() else None
+    print(summary.table(read_rows(options.output), known))
+
+
+def versions(peers: str) -> dict[str, str]:
+    """What the rows were measured with."""
+    code = (
+        "import importlib.metadata as m, json, platform, sys\n"
+        "print(json.dumps({'python': platform.python_version(), **{n: m.version(n) for n in sys.argv[1:]}}))"
+    )
+    ask = lambda python, *names: json.loads(  # noqa: E731
+        subprocess.run([python, "-c", code, *names], check=True, capture_output=True).stdout
+    )
+    found = ask(peers, "torch", "nvidia-resiliency-ext", "torchft")
+    return found | {"lastgood": ask(sys.executable, "lastgood")["lastgood"]}
 
 
 def read_rows(path: Path) -> list[dict]:
@@ -65,17 +92,17 @@ def measure_all(options: argparse.Namespace) -> None:
     """Run by run over faults and systems, so that a noisy hour hits all alike."""
     have = {(row["system"], row["fault"], row["run"]) for row in read_rows(options.output)}
     reference = reference_losses(options.peers)
+    named = options.faults.replace("others", ",".join(others.OTHERS))
     for run in range(options.runs):
-        for fault in options.faults.split(","):
-            for system in options.systems.split(","):
+        for fault in named.split(","):
+            for system in options.systems.split(",") if fault in SIGNALS else ["lastgood"]:
                 if (system, fault, run) in have:
                     continue
-                row = {
-                    "system": system,
-                    "fault": fault,
-                    "run": run,
-                    **one(system, fault, run, options.peers, reference),
-                }
+                row = {"system": system, "fault": fault, "run": run} | (
+                    one(system, fault, run, options.peers, reference)
+                    if fault in SIGNALS
+                    else one_of_others(fault, run, reference)
+                )
                 with options.output.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(json.dumps(row), flush=True)
@@ -87,9 +114,8 @@ def reference_losses(python: str) -> dict[tuple[int, int], str]:
         job = Job(Path(name))
         try:
             SYSTEMS["torchrun"](job, python)
-            wait_for(
-                job, lambda events: records.completed(records.steps_of(events), WORLD) >= 400, 120
-            )
+            done = lambda events: records.completed(records.steps_of(events), WORLD)  # noqa: E731
+            wait_for(job, lambda events: done(events) >= REFERENCE_STEPS, START_LIMIT_S)
         finally:
             job.end()
         return {
@@ -110,23 +136,15 @@ def wait_for(job: Job, is_done, limit_s: float) -> bool:  # noqa: ANN001
 
 
 def one(system: str, fault: str, run: int, python: str, reference: dict) -> dict:
-    """One job, one fault."""
+    """One job, one signal."""
     victim = 1 + run % (WORLD - 1)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         job = Job(Path(name))
-        facts: dict = {
-            "victim": victim,
-            "load": os.getloadavg()[0],
-            "wall": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
+        facts = beginning(victim)
         began = time.monotonic()
         try:
             SYSTEMS[system](job, python)
-
-            def enough(events: list[records.Event]) -> bool:
-                return records.completed(records.steps_of(events), WORLD) >= STEPS_BEFORE
-
-            if not wait_for(job, enough, START_LIMIT_S):
+            if not has_settled(job):
                 return facts | {"error": "never came to step 25", "tail": tail(job)}
             facts["started_s"] = round(time.monotonic() - began, 2)
             pid = records.pid_of(records.read_events(job.folder), victim)
@@ -134,20 +152,86 @@ def one(system: str, fault: str, run: int, python: str, reference: dict) -> dict
             injected_us = time.monotonic_ns() // 1000
             os.kill(pid, SIGNALS[fault])
             judged = lambda events: records.judge(  # noqa: E731
-                events, injected_us=injected_us, victim_pid=pid, world=WORLD, reference=reference
+                events,
+                records.of_others(events, since_us=injected_us, gone_pid=pid),
+                injected_us=injected_us,
+                world=WORLD,
+                reference=reference,
             )
-            wait_for(job, lambda events: judged(events).recovered_s is not None, RECOVERY_LIMIT_S)
-            limit_s = RECOVERY_LIMIT_S / 2 if system == "torchft" else STEPS_AFTER * 0.1
-            wait_for(job, lambda events: judged(events).full_s is not None, limit_s)
-            time.sleep(STEPS_AFTER * 0.1)
-            facts |= judged(records.read_events(job.folder)).to_plain()
+            facts |= watched(job, judged, FULL_LIMIT_S.get(system, STEPS_AFTER * 0.1))
             if system == "lastgood":
-                facts |= ledger_facts(job, victim)
-            if facts["recovered_s"] is None:
-                facts["tail"] = tail(job)
+                facts |= ledger_facts(job, (victim,), 1)
             return facts
         finally:
             job.end()
+
+
+def one_of_others(fault: str, run: int, reference: dict) -> dict:
+    """One job under lastgood, the faults of one drill. The clock runs from the first of them; the recovery is that
+    from the last one.
+    """
+    drill = others.placed(fault, run, WORLD)
+    is_recovery = drill.expect.outcome is others.Outcome.RECOVERED
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        job = Job(Path(name))
+        facts = beginning([f.target.rank for f in drill.faults])
+        began = time.monotonic()
+        try:
+            start_lastgood(job, sys.executable, drill)
+            if not has_settled(job):
+                return facts | {"error": "never came to step 25", "tail": tail(job)}
+            facts["started_s"] = round(time.monotonic() - began, 2)
+            done = lambda: others.injections(drill, job.folder, job.run_folder)  # noqa: E731
+            if not wait_for(job, lambda _: len(done()) == len(drill.faults), START_LIMIT_S):
+                return facts | {"error": "not injected in time", "tail": tail(job)}
+            first_us, last_us = min(done().values()), max(done().values())
+            behind = records.of_new_lives if is_recovery else records.of_any
+            judged = lambda events: records.judge(  # noqa: E731
+                events,
+                behind(events, since_us=last_us),
+                injected_us=first_us,
+                world=WORLD,
+                reference=reference,
+            )
+            lasts_s = max(f.duration_us or 0 for f in drill.faults) / 1e6
+            if not is_recovery:
+                wait_for(job, lambda _: False, lasts_s + 1)
+            facts["injected_over_s"] = round((last_us - first_us) / 1e6, 4)
+            facts |= watched(job, judged, STEPS_AFTER * 0.1)
+            if not is_recovery:
+                events = records.read_events(job.folder)
+                facts["pause_s"] = records.longest_pause_s(events, since_us=first_us, world=WORLD)
+            return facts | ledger_facts(job, drill.expect.ranks or (), drill.expect.incidents)
+        except RuntimeError as error:
+            return facts | {"error": str(error), "tail": tail(job)}
+        finally:
+            job.end()
+
+
+def beginning(victim: int | list[int | None]) -> dict:
+    """What is known before a job starts."""
+    wall = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"victim": victim, "load": os.getloadavg()[0], "wall": wall}
+
+
+def has_settled(job: Job) -> bool:
+    """The job came to the step behind which it is broken."""
+
+    def enough(events: list[records.Event]) -> bool:
+        return records.completed(records.steps_of(events), WORLD) >= STEPS_BEFORE
+
+    return wait_for(job, enough, START_LIMIT_S)
+
+
+def watched(
+    job: Job, judged: Callable[[list[records.Event]], records.Recovery], full_limit_s: float
+) -> dict:
+    """Wait for the recovery, for the full world, and for some steps more; then judge."""
+    wait_for(job, lambda events: judged(events).recovered_s is not None, RECOVERY_LIMIT_S)
+    wait_for(job, lambda events: judged(events).full_s is not None, full_limit_s)
+    time.sleep(STEPS_AFTER * 0.1)
+    facts = judged(records.read_events(job.folder)).to_plain()
+    return facts if facts["recovered_s"] is not None else facts | {"tail": tail(job)}
 
 
 def tail(job: Job) -> str:
@@ -158,65 +242,19 @@ def tail(job: Job) -> str:
     return text[-3000:]
 
 
-def ledger_facts(job: Job, victim: int) -> dict:
-    """Whom the ledger names, and how the restored state was verified."""
+def ledger_facts(job: Job, expected: tuple[int, ...], count: int | None) -> dict:
+    """Whom the ledger names, and how the restored state was verified; right are these ranks in so many incidents."""
     from lastgood.ledger.incident import fold_incidents
     from lastgood.ledger.store import read_store
 
     with read_store(job.folder / "ledger.db") as store:
         incidents = fold_incidents(store.events())
+    named = sorted({rank for incident in incidents for rank in incident.ranks})
     return {
         "incidents": len(incidents),
-        "culprit_right": [i.ranks for i in incidents] == [(victim,)],
+        "culprit_right": named == sorted(expected) and count in {None, len(incidents)},
         "verification": [i.verification.result if i.verification else None for i in incidents],
     }
-
-
-def table(rows: list[dict]) -> str:
-    """Markdown: median and largest of each system and fault."""
-    lines = [
-        f"World {WORLD}, 50 ms steps; limit for a silent rank under lastgood {STOP_LIMIT_S} s; seconds from the signal.",
-        "",
-        "| fault | system | n | first step of all members, median (max) | full world again, median (max) | members | lost steps | losses bit-equal | failed runs |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for fault in dict.fromkeys(row["fault"] for row in rows):
-        for system in SYSTEMS:
-            mine = [r for r in rows if r["system"] == system and r["fault"] == fault]
-            if mine:
-                lines.append(f"| {fault} | {system} | {len(mine)} | {_cells(mine)} |")
-    return "\n".join(lines)
-
-
-def _cells(rows: list[dict]) -> str:
-    good = [r for r in rows if r.get("recovered_s") is not None]
-    full = [r["full_s"] for r in good if r.get("full_s") is not None]
-    equal = [r["losses_equal"] for r in good if r.get("losses_equal") is not None]
-    return " | ".join(
-        [
-            _median([r["recovered_s"] for r in good]),
-            _median(full) + (f" ({len(full)} of {len(rows)})" if len(full) < len(rows) else ""),
-            "/".join(sorted({str(r["members"]) for r in good})) or "-",
-            "-".join(
-                str(v)
-                for v in sorted(
-                    {min(r["lost_steps"] for r in good), max(r["lost_steps"] for r in good)}
-                )
-            )
-            if good
-            else "-",
-            f"{sum(equal)} of {len(equal)}" if equal else "-",
-            str(len(rows) - len(good)),
-        ]
-    )
-
-
-def _median(values: list[float]) -> str:
-    if not values:
-        return "never"
-    ordered = sorted(values)
-    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-    return f"{middle:.2f} ({ordered[-1]:.2f})"
 
 
 if __name__ == "__main__":

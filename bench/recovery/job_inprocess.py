@@ -17,6 +17,8 @@ from nvidia_resiliency_ext import inprocess  # noqa: E402
 
 diary.write("imported")
 FOLDER = Path(os.environ["BENCH_OUT"])
+GROUP_TIMEOUT_S = 2
+"""Below the soft time-out: a rank that waits in gloo has to wake up before it is taken for hung and killed."""
 
 
 def seconds(value: float) -> dt.timedelta:
@@ -37,7 +39,9 @@ def train(call: inprocess.CallWrapper | None = None) -> None:
             timeout=seconds(30),
         ),
     )
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=seconds(30))
+    dist.init_process_group(
+        "gloo", store=store, rank=rank, world_size=world, timeout=seconds(GROUP_TIMEOUT_S)
+    )
     model = workload.make_model()
     optimizer = workload.make_optimizer(model)
     done = workload.load(FOLDER, model, optimizer)
@@ -67,8 +71,8 @@ def main() -> None:
         heartbeat_interval=seconds(0.1),
         progress_watchdog_interval=seconds(0.1),
         last_call_wait=seconds(0.1),
-        soft_timeout=seconds(8),
-        hard_timeout=seconds(12),
+        soft_timeout=seconds(5),
+        hard_timeout=seconds(6),
         heartbeat_timeout=seconds(5),
         termination_grace_time=seconds(1),
     )

@@ -22,4 +22,5 @@ for batch in run.batches(steps=workload.STEPS_MAX):
             step=run.steps_done,
             loss=float(step.loss).hex(),
             members=run.world_size,
+            generation=run.generation,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass
@@ -51,27 +52,48 @@ class Recovery:
     lost_steps: int | None
     """Steps that had been done by all and were done again."""
     caught_up_s: float | None
-    """Until a step that had not been done before the fault."""
+    """Until a step that had not been done before the recovery."""
     losses_equal: bool | None
-    """Losses of the steps after the recovery, bit for bit those of an undisturbed run; None: another world."""
+    """Losses of the steps after the recovery, bit for bit those of an undisturbed run; None: another world, or steps
+    that the undisturbed run did not do."""
 
     def to_plain(self) -> dict[str, Any]:
         """As data."""
         return asdict(self)
 
 
+def of_others(events: list[Event], *, since_us: int, gone_pid: int) -> list[Event]:
+    """The steps behind a signal that ended or stopped one process: all but those of that process."""
+    return [e for e in steps_of(events) if e["t_us"] > since_us and e["pid"] != gone_pid]
+
+
+def of_new_lives(events: list[Event], *, since_us: int) -> list[Event]:
+    """The steps of processes and generations that had done no step when the fault struck."""
+    steps = steps_of(events)
+    lives = {_life(e) for e in steps if e["t_us"] <= since_us}
+    return [e for e in steps if e["t_us"] > since_us and _life(e) not in lives]
+
+
+def of_any(events: list[Event], *, since_us: int) -> list[Event]:
+    """All steps behind a fault that nobody has to recover from."""
+    return [e for e in steps_of(events) if e["t_us"] > since_us]
+
+
+def _life(event: Event) -> tuple[int, int]:
+    return event["pid"], event.get("generation", 0)
+
+
 def judge(
     events: list[Event],
+    after: list[Event],
     *,
     injected_us: int,
-    victim_pid: int,
     world: int,
     reference: dict[tuple[int, int], str],
 ) -> Recovery:
-    """What the events say about a fault that hit one process at one moment."""
-    steps = steps_of(events)
-    before = completed([e for e in steps if e["t_us"] <= injected_us], world)
-    after = [e for e in steps if e["t_us"] > injected_us and e["pid"] != victim_pid]
+    """What the events say about a fault; `after` are those steps that only a recovered job can have done."""
+    is_after = {id(e) for e in after}
+    before = completed([e for e in steps_of(events) if id(e) not in is_after], world)
     full = _first_common(after, world, exactly=True)
     smaller = _first_common(after, world, exactly=False)
     found = [f for f in (full, smaller) if f is not None]
@@ -81,8 +103,13 @@ def judge(
     new = [e for e in after if e["step"] > before]
     caught = [f for f in (_first_common(new, world, exactly=flag) for flag in (True, False)) if f]
     seconds = lambda t_us: round((t_us - injected_us) / 1e6, 4)  # noqa: E731
-    compared = [
-        e for e in after if full is not None and e["t_us"] >= full[0] and e["members"] == world
+    known = [
+        reference[e["rank"], e["step"]] == e["loss"]
+        for e in after
+        if full is not None
+        and e["t_us"] >= full[0]
+        and e["members"] == world
+        and (e["rank"], e["step"]) in reference
     ]
     return Recovery(
         recovered_s=seconds(at_us),
@@ -90,12 +117,18 @@ def judge(
         full_s=seconds(full[0]) if full else None,
         lost_steps=max(0, before - step + 1),
         caught_up_s=seconds(min(caught)[0]) if caught else None,
-        losses_equal=(
-            all(reference.get((e["rank"], e["step"])) in {None, e["loss"]} for e in compared)
-            if compared
-            else None
-        ),
+        losses_equal=all(known) if known else None,
     )
+
+
+def longest_pause_s(events: list[Event], *, since_us: int, world: int) -> float | None:
+    """The longest time between two steps of the full world that ended after a moment; None with fewer than two."""
+    ends: dict[int, dict[int, int]] = defaultdict(dict)
+    for event in steps_of(events):
+        ends[event["step"]][event["rank"]] = event["t_us"]
+    times = sorted(max(done.values()) for done in ends.values() if len(done) == world)
+    gaps = [b - a for a, b in itertools.pairwise(times) if b > since_us]
+    return round(max(gaps) / 1e6, 4) if gaps else None
 
 
 def _first_common(steps: list[Event], world: int, *, exactly: bool) -> tuple[int, int, int] | None:

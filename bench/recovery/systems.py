@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from others import INJECTOR_LOG, write_faults
+
+from lastgood.training.drills.drill import Drill
+from lastgood.training.drills.live import start_injector
+from lastgood.training.rundir import default_root
 
 HERE = Path(__file__).resolve().parent
 WORLD = 4
@@ -28,8 +34,13 @@ class Job:
     on_turn: Callable[[], None] = lambda: None
     """Called while waiting: torchft's replicas are started again here, as an outer launcher would."""
 
+    @property
+    def run_folder(self) -> Path:
+        """The live files of lastgood."""
+        return default_root(self.folder.name)
+
     def end(self) -> None:
-        """End the processes of this job, whatever state they are in, and nothing else."""
+        """End the processes of this job, whatever state they are in, and nothing else; shared memory is given back."""
         family = []
         for process in self.processes:
             try:
@@ -47,6 +58,7 @@ class Job:
         for process in self.processes:
             process.wait()
         psutil.wait_procs(family, timeout=10)
+        shutil.rmtree(self.run_folder, ignore_errors=True)
 
 
 def _marked(folder: Path) -> list[psutil.Process]:
@@ -91,17 +103,36 @@ def _start(job: Job, command: list[str], **extra: str) -> subprocess.Popen[bytes
     return process
 
 
-def start_lastgood(job: Job, python: str) -> None:
-    """Four ranks and one spare; the durable checkpoint of the others is not needed and not made."""
+def start_lastgood(job: Job, python: str, drill: Drill | None = None) -> None:
+    """Four ranks and one spare; the durable checkpoint of the others is not needed and not made.
+
+    With a drill: its faults, its spares and its checkpoints; a supervisor that is killed is started again at once.
+    """
     del python
-    _start(
-        job,
-        [
-            str(Path(sys.executable).with_name("lastgood")), "run", "--nproc-per-node", str(WORLD), "--spares", "1",
-            "--hang-after", f"{STOP_LIMIT_S}s", "--ledger", str(job.folder / "ledger.db"), "--run-id", "bench",
-            "job_lastgood.py",
-        ],
-    )  # fmt: skip
+    command = [
+        str(Path(sys.executable).with_name("lastgood")), "run", "--nproc-per-node", str(WORLD),
+        "--spares", str(drill.run.spares if drill else 1), "--hang-after", f"{STOP_LIMIT_S}s",
+        "--ledger", str(job.folder / "ledger.db"), "--run-id", job.folder.name,
+    ]  # fmt: skip
+    if drill is not None:
+        tape = write_faults(drill, job.folder)
+        command += ["--drill", "--fault-tape", str(tape)]
+        if drill.run.checkpoint_every_us is not None:
+            command += ["--checkpoint-dir", str(job.folder / "checkpoints")]
+            command += ["--checkpoint-every", f"{drill.run.checkpoint_every_us // 1000}ms"]
+    command.append("job_lastgood.py")
+    first = _start(job, command)
+    if drill is None:
+        return
+    log = job.folder / INJECTOR_LOG
+    job.processes.append(start_injector(job.run_folder, tape=tape, log=log))
+    supervisors = [first]
+
+    def again() -> None:
+        if supervisors[-1].poll() is not None and len(supervisors) < drill.run.starts:
+            supervisors.append(_start(job, command))
+
+    job.on_turn = again
 
 
 def start_torchrun(job: Job, python: str) -> None:
@@ -219,3 +250,12 @@ SYSTEMS: dict[str, Callable[[Job, str], None]] = {
     "nvrx in-process + 1 reserve": start_inprocess_reserve,
     "torchft": start_torchft,
 }
+DETECTION: dict[str, tuple[str, str]] = {
+    "lastgood": ("its end is seen", "1 s without progress"),
+    "torchrun": ("its end is seen", "10 s group time-out"),
+    "ft_launcher": ("its end is seen", "5 s without a heartbeat"),
+    "nvrx in-process": ("2 s group time-out", "2 s group time-out, 6 s hard time-out"),
+    "nvrx in-process + 1 reserve": ("2 s group time-out", "2 s group time-out, 6 s hard time-out"),
+    "torchft": ("1 s without a heartbeat", "5 s time-out of a collective"),
+}
+"""What each system waits for after SIGKILL and after SIGSTOP, as it is told above and in its job."""
