@@ -142,3 +142,35 @@ def test_a_notice_in_the_middle_of_a_recovery_keeps_the_newest_assessed_state(tm
     (kept, *_) = list_checkpoints(tmp_path / "checkpoints", world=2)
     last = max(e.body["last"] for e in events if e.kind == "step")
     assert last - 1 <= kept.step <= last
+
+
+KILLED_BEHIND_ITS_LOOP = """
+import os, signal, torch, torch.distributed as dist, lastgood
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+run = lastgood.start(model=model, optimizer=optimizer, loader=lambda rank, world: [torch.ones(2, 4)] * 6)
+for batch in run.batches():
+    with run.step() as step:
+        optimizer.zero_grad()
+        step.loss = run.model(batch).square().mean()
+        step.loss.backward()
+        optimizer.step()
+if run.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.barrier()
+"""
+
+
+@pytest.mark.nightly
+def test_a_rank_that_is_killed_behind_the_last_step_is_named_and_its_code_is_the_runs(tmp_path):
+    script = tmp_path / "late.py"
+    script.write_text(KILLED_BEHIND_ITS_LOOP)
+    options = RunOptions(
+        script=script, arguments=(), ranks=2, spares=0, run_id=f"test-{tmp_path.name}",
+        ledger=tmp_path / "ledger.db", log_dir=tmp_path / "logs",
+    )  # fmt: skip
+    assert run_training(options).exit_code == 128 + signal.SIGKILL
+    events = events_of(tmp_path)
+    (incident,) = fold_incidents(events)
+    assert (incident.ranks, incident.outcome) == ((1,), "ended")
+    assert [e.body["exit_code"] for e in events if e.kind == "run.end"] == [128 + signal.SIGKILL]

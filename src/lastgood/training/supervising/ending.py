@@ -9,6 +9,7 @@ from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE, BadInput
 from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
 from lastgood.training import control
+from lastgood.training.supervising.late_deaths import LateDeaths
 
 if TYPE_CHECKING:
     from lastgood.training.states.checkpointing import Checkpointing
@@ -19,7 +20,7 @@ STEP_END_US = 10_000_000
 """How long a step in progress may take to end after a notice; then the newest finished step is what is kept."""
 LAST_CHECKPOINT_US = 60_000_000
 """How long the end of a finished run waits for its last checkpoint."""
-_BEHIND = {"name": "the script behind its loop", "state": "warmup"}
+_BEHIND = {"name": "the script behind its loop", "state": "stall"}
 
 
 class Ending:
@@ -28,6 +29,7 @@ class Ending:
     def __init__(self, supervisor: Supervisor, checkpointing: Checkpointing) -> None:
         self._supervisor = supervisor
         self._checkpointing = checkpointing
+        self._deaths = LateDeaths(supervisor)
         self._reason: str | None = None
         self._code = EXIT_REQUEUE
         self._noticed_us = 0
@@ -115,10 +117,13 @@ class Ending:
 
     def _wait_for_exits(self) -> None:
         supervisor = self._supervisor
-        codes = [supervisor.workers[name].exit_code for name in supervisor.serving]
-        if all(code is not None for code in codes):
+        codes = {r: supervisor.workers[name].exit_code for r, name in enumerate(supervisor.serving)}
+        if self._deaths.take({rank: code for rank, code in codes.items() if code is not None}):
+            # The others still work behind their loops: without a word that time would be nobody's.
+            supervisor.recorder.record("section.begin", body=dict(_BEHIND))
+        if None not in codes.values():
             supervisor.recorder.record("section.end", body=dict(_BEHIND))
-            supervisor.exit_code = next((code for code in codes if code), 0) or 0
+            supervisor.exit_code = self._deaths.code
 
     def _stop(self, reason: str) -> None:
         """Stop all ranks behind the same step if they get there soon, write a checkpoint, and end."""
