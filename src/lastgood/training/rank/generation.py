@@ -17,6 +17,7 @@ from lastgood.training.rank import environment
 from lastgood.training.rank.addresses import write_addresses
 from lastgood.training.rank.checkpoint import load_checkpoint
 from lastgood.training.rank.feed import Feed
+from lastgood.training.rank.fitting import refuse_other_model
 from lastgood.training.rank.group import is_group_error
 from lastgood.training.rank.passes import Pass, more_passes_of_probe, passes_after_restore
 from lastgood.training.rank.replica import replicas_agree
@@ -226,6 +227,7 @@ class Generation:
             # There is nothing to load into before it is made, and what is new needs no second making.
             self.replica.wrap(is_synced=True)
             passes = (replace(passes[0], wraps=False), *passes[1:])
+        refuse_other_model(self.trainable, self._loaded)
         self._load(self._loaded)
         self.passes = list(passes)
 

@@ -109,11 +109,14 @@ class Trainable:
             if id(parameter) not in inside
         }
 
+    def parameters(self) -> dict[str, torch.nn.Parameter]:
+        """Return every parameter by name, those that only the optimizer knows too."""
+        inside = {f"model.{name}": p for name, p in self.model.named_parameters()}
+        return inside | self._parameters_outside()
+
     def tensors(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """Return the replicated and the private tensors by name, in one stable order."""
-        replicated = {f"model.{n}": p.detach() for n, p in self.model.named_parameters()}
-        outside = self._parameters_outside()
-        replicated |= {name: parameter.detach() for name, parameter in outside.items()}
+        replicated = {name: p.detach() for name, p in self.parameters().items()}
         for index, parameter in self._parameters_of_optimizer():
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, torch.Tensor):
@@ -147,9 +150,8 @@ class Trainable:
         """Set the live objects to a state; existing tensors are overwritten in place, so nothing loses its identity."""
         # One state may be loaded several times, so nothing live may share a list or a tensor with it.
         values = copy.deepcopy(values)
-        parameters = {f"model.{name}": p for name, p in self.model.named_parameters()}
         with torch.no_grad():
-            for name, parameter in (parameters | self._parameters_outside()).items():
+            for name, parameter in self.parameters().items():
                 shards.local_of(parameter).copy_(tensors[shards.name_of(name, parameter)])
                 parameter.grad = None
             saved = {
