@@ -66,7 +66,8 @@ def filled(page: str) -> str:
         if begin in page:
             head, _, rest = page.partition(begin)
             _, _, tail = rest.partition(end)
-            page = f"{head}{begin}\n{make()}\n\n{end}{tail}"
+            made = make()
+            page = f"{head}{begin}" + (f"\n{made}\n\n" if made else "") + f"{end}{tail}"
     return page
 
 
@@ -86,12 +87,9 @@ def recovery_table() -> str:
 
 
 def recovery_headline() -> str:
-    """The ratio in a sentence, with the picture."""
-    rows = recovery_rows()
-    said = summary.headline(rows)
-    return (
-        f"{said}\n\n{recovery_picture('docs/images/recovery.svg')}" if said else "Not measured yet."
-    )
+    """The ratio in a sentence, with the picture; nothing before there are rows of peers."""
+    said = summary.headline(recovery_rows())
+    return f"{said}\n\n{recovery_picture('docs/images/recovery.svg')}" if said else ""
 
 
 def recovery_picture(place: str) -> str:

@@ -1,5 +1,6 @@
 """The page of benchmarks: its tables are those of the raw rows, and every command on it can be typed."""
 
+import json
 import re
 import subprocess
 import sys
@@ -23,16 +24,56 @@ def test_the_tables_are_those_of_the_raw_rows():
     assert done.returncode == 0, f"type: python bench/tables.py {done.stderr}"
 
 
-def test_a_table_of_other_rows_is_noticed():
+@pytest.fixture(scope="module")
+def tables():
     sys.path.insert(0, str(ROOT / "bench"))
     try:
         import tables
     finally:
         sys.path.pop(0)
+    return tables
+
+
+def test_a_table_of_other_rows_is_noticed(tables):
     page = tables.filled(PAGE)
     assert page == PAGE
     other = re.sub(r"\| a step \| \d+", "| a step | 1", PAGE)
     assert other != PAGE == tables.filled(other)
+
+
+def made_rows(peer_s: float) -> list[dict]:
+    """Ten runs of lastgood and of a peer: what the sentence of the README is made of."""
+    common = {"fault": "sigkill", "members": 4, "lost_steps": 0, "losses_equal": True, "load": 1.0}
+    return [
+        {"system": system, "run": run, "recovered_s": seconds, "full_s": seconds, **common}
+        for system, seconds in (("lastgood", 0.5), ("torchft", peer_s))
+        for run in range(10)
+    ]
+
+
+def test_the_sentence_and_the_picture_of_the_readme_are_those_of_the_rows(
+    tables, tmp_path, monkeypatch
+):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(tables, "PICTURE", tmp_path / "recovery.svg")
+    assert "times as long" not in tables.filled(readme)
+    seen = set()
+    for peer_s, words in (
+        (5.0, "takes 10.0 times as long (10.0 to 10.0, n = 10)"),
+        (6.0, "takes 12.0 times"),
+    ):
+        rows = made_rows(peer_s)
+        (tmp_path / "recovery.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+        page = tables.filled(readme)
+        assert words in page
+        assert "(docs/images/recovery.svg)" in page
+        assert tables.filled(page) == page
+        seen.add(page)
+        assert not tables.is_picture_of(rows)
+        tables.PICTURE.write_text(tables.picture.svg(rows))
+        assert tables.is_picture_of(rows)
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("script", sorted({script for script, _ in COMMANDS}))
