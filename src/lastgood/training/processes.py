@@ -71,6 +71,13 @@ class WorkerProcess:
             for thread in os.listdir(f"/proc/{self.pid}/task"):
                 os.setpriority(os.PRIO_PROCESS, int(thread), value)
 
+    def note(self, text: str) -> None:
+        """Write a line into the worker's own log, where it has one: who reads it there was not at the terminal."""
+        if self._log is not None:
+            with suppress(OSError):
+                self._log.write(f"lastgood: {text}\n".encode())
+                self._log.flush()
+
     def kill(self) -> None:
         """SIGKILL, since a stopped or spinning process ignores SIGTERM."""
         with suppress(ProcessLookupError):

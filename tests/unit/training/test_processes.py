@@ -30,3 +30,12 @@ def test_every_thread_of_a_worker_gets_the_priority():
             assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {wanted}
         finally:
             other.kill()
+
+
+def test_what_is_noted_of_a_worker_stands_in_its_own_log(tmp_path):
+    worker = WorkerProcess.__new__(WorkerProcess)
+    with (tmp_path / "w1.log").open("ab") as worker._log:
+        worker.note("rank 1 made no progress")
+    assert (tmp_path / "w1.log").read_text() == "lastgood: rank 1 made no progress\n"
+    worker._log = None
+    worker.note("nobody would read it")

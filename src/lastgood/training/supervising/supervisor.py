@@ -415,6 +415,9 @@ class Supervisor:
         if verdict is None and not self.leavers.has_ending:
             verdict = self.watch.assess_liveness(workers, self.raised, now_us=now_us)
         if verdict is not None and verdict.verdict is not Verdict.OK:
+            if verdict.verdict is Verdict.FAILED and self.is_running:
+                for rank in verdict.culprits:
+                    workers[rank].note("; ".join(verdict.evidence))
             self.tell_loop(messages.Assessed(verdict))
 
     def hear_last_words(self) -> None:

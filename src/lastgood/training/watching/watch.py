@@ -14,7 +14,15 @@ from lastgood.recovery import messages
 from lastgood.signals import correctness, liveness, performance
 from lastgood.signals.correctness import CorrectnessMemory
 from lastgood.signals.limits import Limits, learn, section_key
-from lastgood.signals.reading import Assessment, Question, Raised, RankReading, Verdict
+from lastgood.signals.reading import (
+    Assessment,
+    Phase,
+    Question,
+    Raised,
+    RankReading,
+    Symptom,
+    Verdict,
+)
 from lastgood.training.watching.observing import FinishedStep, finished_step, read_rank
 
 if TYPE_CHECKING:
@@ -24,7 +32,10 @@ if TYPE_CHECKING:
     from lastgood.signals.liveness import LivenessMemory
     from lastgood.training.processes import WorkerProcess
 
-
+UNDECLARED = (
+    "if it was at work there, such as in an evaluation, declare that and it has a limit of its own: "
+    'with run.section("eval"): ...'
+)
 _PAUSES_KEPT = 256
 """Newest pauses that are remembered: older ones lie before any silence that still counts."""
 _LONG_PAUSE_US = 1_000_000
@@ -55,6 +66,7 @@ class Watch:
         Where the run is only observed, a slow rank is never more than suspect.
         """
         self.limits = limits
+        self._is_observing = is_observing
         self._liveness: LivenessMemory | None = None
         self._correctness = CorrectnessMemory()
         self._performance = performance.PerformanceMemory(may_act=not is_observing)
@@ -152,4 +164,14 @@ class Watch:
             readings, limits=self.limits, now_us=now_us, previous=self._liveness
         )
         self._liveness = liveness.remember(self._liveness, readings, now_us=now_us)
+        return verdict if self._is_observing else _with_way_out(verdict, readings)
+
+
+def _with_way_out(verdict: Assessment, readings: Sequence[RankReading]) -> Assessment:
+    """A hang between two steps may be a long evaluation that nobody declared: its evidence says what to write."""
+    if verdict.symptom is not Symptom.HANG:
         return verdict
+    named = [r for r in readings if r.rank in verdict.culprits] or readings
+    if all(r.phase is not Phase.BETWEEN for r in named):
+        return verdict
+    return replace(verdict, evidence=(*verdict.evidence, UNDECLARED))

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from lastgood.base.clock import SystemClock
 from lastgood.contract.load import parse_contract
 from lastgood.contract.starter import starter_text
 from lastgood.recovery.messages import Record
 from lastgood.signals.limits import Limits
-from lastgood.signals.reading import StepReport, Verdict
+from lastgood.signals.reading import Phase, StepReport, Symptom, Verdict
 from lastgood.training.slot import StatusSlot
 from lastgood.training.watching.watch import Watch
 
@@ -131,3 +132,27 @@ def test_nobody_asks_how_fast_a_wrong_step_was(ranks):
         Verdict.FAILED,
         Verdict.UNKNOWN,
     )
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_observing", "is_told"),
+    [
+        (Phase.BETWEEN, False, True),
+        (Phase.COMPUTE, False, False),
+        (Phase.BETWEEN, True, False),  # an unchanged script has no run to declare it on
+    ],
+)
+def test_a_hang_between_two_steps_says_how_to_declare_an_evaluation(
+    ranks, phase, is_observing, is_told
+):
+    watch = started(is_observing=is_observing)
+    late_us = SystemClock().monotonic_us() + 3600 * S
+    for rank, slot in enumerate(ranks):
+        slot.enter(Phase.COMPUTE, step=5)
+        if rank != 2:
+            slot.count_launch(is_last=True)
+    ranks[2].enter(phase)
+    workers = [SimpleNamespace(slot=s, name="w", pid=0, exit_code=None) for s in ranks]
+    verdict = watch.assess_liveness(workers, {}, now_us=late_us)
+    assert (verdict.symptom, verdict.culprits) == (Symptom.HANG, (2,))
+    assert ('run.section("eval")' in " ".join(verdict.evidence)) is is_told
