@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from lastgood.base.errors import BadInput
 
@@ -13,6 +15,19 @@ REQUEUE_STRIDE = 100
 """Attempts of one requeue of Slurm: restarts of torchrun within it are counted from there."""
 _NAMELESS = "attached"
 """The job of a launcher that names none."""
+
+
+class NamedBy(enum.StrEnum):
+    """Where the name of a run comes from, and so what it tells apart."""
+
+    JOB = "job"
+    """Somebody named the job."""
+    LAUNCH = "launch"
+    """A word that is new in each launch and alike in its ranks and restarts."""
+    ROUND = "round"
+    """A word that is alike in all ranks and new in each restart: the endpoint that torchrun chose for it."""
+    NOTHING = "nothing"
+    """Nothing that is new in each launch: another job may get the same name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +39,7 @@ class Place:
     run: str
     job: str
     """What is alike in every launch of the job, where the launcher names none: snapshots and repeated errors go by it."""
+    named_by: NamedBy
     attempt: int | None
     """None where the launcher does not count restarts: the spool of the host is asked then."""
     rank: int
@@ -64,12 +80,14 @@ def find_place(environ: Mapping[str, str], *, hostname: str, run: str | None = N
         )
     given = run or environ.get("LASTGOOD_RUN")
     job = given or _run_of(environ)
-    # Several hosts share no word that is new in each launch, so their name has to be given.
-    is_alone = not given and job == _NAMELESS and local_world == world
+    suffix, named_by = "", NamedBy.JOB
+    if not given and job == _NAMELESS:
+        suffix, named_by = _launch_of(environ, is_alone=local_world == world)
     return Place(
         launcher=launcher,
-        run=_plain(job + _launch_of(environ)) if is_alone else _plain(job),
+        run=_plain(job + suffix),
         job=_plain(job),
+        named_by=named_by,
         attempt=_attempt(environ),
         rank=rank,
         world=world,
@@ -97,15 +115,41 @@ def _run_of(environ: Mapping[str, str]) -> str:
     return environ.get("JOB_NAME") or _NAMELESS
 
 
-def _launch_of(environ: Mapping[str, str]) -> str:
-    """What tells one launch of torchrun on this host from all others: the folder that it makes for the ranks' errors.
+class _Launch(NamedTuple):
+    suffix: str
+    named_by: NamedBy
 
-    It is `.../none_x7f2k1ab/attempt_0/RANK/error.json`, alike for all ranks and restarts; empty where there is none.
+
+def _launch_of(environ: Mapping[str, str], *, is_alone: bool) -> _Launch:
+    """What tells one launch of a job without a name from all others, as far as every rank of it sees the same."""
+    folder = _folder_of_torchrun(environ) if is_alone else ""
+    if folder:
+        return _Launch("." + folder, NamedBy.LAUNCH)
+    endpoint = "-".join(environ[n] for n in ("MASTER_ADDR", "MASTER_PORT") if environ.get(n))
+    suffix = "." + endpoint if endpoint else ""
+    is_new = bool(suffix) and _launcher(environ) == "torchrun" and not has_agent_store(environ)
+    return _Launch(suffix, NamedBy.ROUND if is_new else NamedBy.NOTHING)
+
+
+def has_agent_store(environ: Mapping[str, str]) -> bool:
+    """Whether torchrun keeps a store for the ranks of all hosts, at the same address over its restarts."""
+    return environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() == "true"
+
+
+def named_in_store(place: Place, word: str) -> Place:
+    """The place under the word that all hosts of the launch agreed on in its store."""
+    return replace(place, run=_plain(f"{place.job}.{word}"), named_by=NamedBy.LAUNCH)
+
+
+def _folder_of_torchrun(environ: Mapping[str, str]) -> str:
+    """The folder that a torchrun makes on its host for the ranks' errors, new in each launch; empty where there is none.
+
+    It is `.../none_x7f2k1ab/attempt_0/RANK/error.json`, alike for all ranks and restarts.
     """
     parts = Path(environ.get("TORCHELASTIC_ERROR_FILE") or "").parts
     if len(parts) < 4 or not parts[-3].startswith("attempt_"):
         return ""
-    return "." + parts[-4].removeprefix(environ.get("TORCHELASTIC_RUN_ID", "") + "_")
+    return parts[-4].removeprefix(environ.get("TORCHELASTIC_RUN_ID", "") + "_")
 
 
 def _attempt(environ: Mapping[str, str]) -> int | None:

@@ -27,10 +27,11 @@ from lastgood.base.units import parse_duration_us
 from lastgood.signals.reading import Phase
 from lastgood.training.attach.failures import Failures, signature_of
 from lastgood.training.attach.live import Joined, LiveDir, StopPage, live_root
-from lastgood.training.attach.place import Place, find_place
+from lastgood.training.attach.place import NamedBy, Place, find_place
 from lastgood.training.attach.spool import attempts_of
-from lastgood.training.attach.warning import launcher_warnings
+from lastgood.training.attach.warning import launcher_warnings, name_warning
 from lastgood.training.observe.ending import write_ending
+from lastgood.training.rank.attach_name import name_launch
 from lastgood.training.rank.attach_snapshot import HostSnapshots
 from lastgood.training.rank.counting import Counting, current_counting
 from lastgood.training.rank.dump_thread import answer_dump_requests
@@ -88,7 +89,7 @@ def attach(
     """
     if _attached:
         return _attached[0]
-    place = find_place(os.environ, hostname=os.uname().nodename, run=run)
+    place = _own_place(run)
     folder = Path(spool or os.environ.get("LASTGOOD_SPOOL") or "lastgood-spool") / place.host
     if place.attempt is None:
         place = replace(place, attempt=1 + attempts_of(folder, place.run))
@@ -117,6 +118,12 @@ def attach(
     _attached.append(attached)
     attached.take_signals()
     return attached
+
+
+def _own_place(run: str | None) -> Place:
+    place = find_place(os.environ, hostname=os.uname().nodename, run=run)
+    # Under `lastgood run` the supervisor has named the run.
+    return place if current_counting() is not None else name_launch(place, os.environ)
 
 
 def _snapshot_folder(given: str | os.PathLike[str] | None, place: Place) -> Path:
@@ -255,6 +262,8 @@ class HostAttached(Attached):
     def _start_watcher(self, hang_after_us: int) -> None:
         place = self.place
         warnings = launcher_warnings(os.environ, torch_version=str(torch.__version__))
+        about_name = name_warning(place)
+        warnings += [about_name] if about_name else []
         for warning in warnings:
             sys.stderr.write(f"lastgood: {warning}\n")
         restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
@@ -262,7 +271,7 @@ class HostAttached(Attached):
             "live": str(self._live.root), "spool": str(self._spool), "name": f"{place.run}-a{place.attempt}-{os.getpid()}",
             "run": place.run, "attempt": place.attempt, "host": place.host, "launcher": place.launcher,
             "world": place.world, "local_world": place.local_world, "is_first_host": place.is_first_host,
-            "is_new_run": restarts == 0, "hang_after_us": hang_after_us, "command": sys.argv,
+            "is_new_run": restarts == 0 or place.named_by is NamedBy.ROUND, "hang_after_us": hang_after_us, "command": sys.argv,
             "versions": {"torch": str(torch.__version__)}, "warnings": warnings,
         }  # fmt: skip
         subprocess.Popen(
