@@ -30,7 +30,8 @@ def run_plain(
 ) -> None:
     """Run a script on all ranks with the environment that torchrun gives, until every result file is there.
 
-    The end of the processes is not waited for: plain torch's own tear-down can hang on a loaded machine.
+    The end of the processes is not waited for: plain torch's own tear-down can hang on a loaded machine. What they
+    write goes to `output.txt` beside the results, since those that are ended in it complain of each other.
 
     Raises:
         RecoveryError: when a rank fails or the time is up.
@@ -39,8 +40,10 @@ def run_plain(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    output = results[0].parent / "output.txt"
     children = [
-        _start(script, arguments, rank=rank, ranks=ranks, port=port) for rank in range(ranks)
+        _start(script, arguments, rank=rank, ranks=ranks, port=port, output=output)
+        for rank in range(ranks)
     ]
     deadline_us = clock.monotonic_us() + limit_us
     try:
@@ -52,6 +55,7 @@ def run_plain(
                     where=str(script),
                     found=f"exit codes {codes}",
                     needs=f"a result of every rank within {format_duration(limit_us)}",
+                    next=f"read what they wrote: {output}",
                 )
             if on_turn is not None:
                 on_turn()
@@ -63,7 +67,7 @@ def run_plain(
 
 
 def _start(
-    script: Path, arguments: Sequence[str], *, rank: int, ranks: int, port: int
+    script: Path, arguments: Sequence[str], *, rank: int, ranks: int, port: int, output: Path
 ) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
@@ -76,6 +80,11 @@ def _start(
     }
     # The bits depend on the number of threads, so both runs have the same.
     environment.setdefault("OMP_NUM_THREADS", "1")
-    return subprocess.Popen(
-        [sys.executable, str(script), *arguments], env=environment, stdin=subprocess.DEVNULL
-    )
+    with output.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, str(script), *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
