@@ -17,6 +17,7 @@ from lastgood.signals.reading import Assessment, Phase, Question, Symptom, Verdi
 from lastgood.training.observe import case
 from lastgood.training.observe.dumps import JobDump
 from lastgood.training.observe.stack_groups import group_stacks
+from lastgood.training.observe.words import left_early, numbered_on, with_advice
 from lastgood.training.recorder import STEPS_PER_CHUNK
 from lastgood.training.slot import RING_LENGTH
 from lastgood.training.watching.observing import read_rank
@@ -248,7 +249,7 @@ class Watcher:
         found = liveness.assess(
             readings, limits=self._watch.limits, now_us=now_us, previous=self._memory
         )
-        found = self._patient(found, readings)
+        found = with_advice(self._patient(found, readings), readings)
         self._memory = liveness.remember(self._memory, readings, now_us=now_us)
         self.last_verdict = found
         was_open = self._book.open
@@ -273,7 +274,7 @@ class Watcher:
         raised = note.raised if note is not None else None
         reading = read_rank(rank.rank, rank, generation=self.attempt, raised=raised)  # type: ignore[arg-type]
         if self.step_offset:
-            reading = _numbered_on(reading, self.step_offset)
+            reading = numbered_on(reading, self.step_offset)
         is_asked = code == EXIT_REQUEUE and note is not None and raised is None
         if code == 0 or is_asked:
             # `os._exit(0)` in the middle of a job is an end like any other, if the others still wait for it.
@@ -290,7 +291,7 @@ class Watcher:
             return found
         living = [r for r in readings if r.exit_code is None]
         if left and living:
-            return _left_early(left, living, onset_us=found.onset_us)
+            return left_early(left, living, onset_us=found.onset_us)
         is_waiting = any(r.phase is Phase.COLLECTIVE for r in living)
         if is_waiting and not self._is_all:
             self._say_waiting(found, readings)
@@ -303,7 +304,7 @@ class Watcher:
         """Only ranks that ended of a peer's end are in sight: the peer left early, or it is on another host."""
         if left:
             others = [r for r in readings if r.exit_code != 0]
-            return _left_early(left, others, onset_us=found.onset_us)
+            return left_early(left, others, onset_us=found.onset_us)
         if self._is_all:
             return found
         self._say_once(
@@ -366,39 +367,3 @@ class Watcher:
         for said in book.said:
             fields = {k: v for k, v in said.fields.items() if v is not None}
             self.recorder.record_from_loop(said.kind, fields)
-
-
-def _numbered_on(reading: RankReading, offset: int) -> RankReading:
-    """The reading in the numbers of the ledger."""
-    raised = reading.raised
-    return replace(
-        reading,
-        step=reading.step + offset,
-        published_step=reading.published_step + offset,
-        raised=None if raised is None else replace(raised, step=raised.step + offset),
-    )
-
-
-def _left_early(
-    left: Sequence[RankReading], living: Sequence[RankReading], *, onset_us: int | None
-) -> Assessment:
-    """Ranks that ended with code 0 while the others wait for them: an end too early."""
-    foremost = max(living, key=lambda r: (r.step, r.launches))
-    return Assessment(
-        question=Question.LIVENESS,
-        verdict=Verdict.FAILED,
-        symptom=Symptom.PROCESS_EXIT,
-        culprits=tuple(sorted(r.rank for r in left)),
-        onset_us=min((r.progress_us for r in left), default=onset_us),
-        evidence=tuple(
-            f"rank {r.rank} ({r.worker}) ended with exit code 0, {_place_of(r)}; foremost of the others: {_place_of(foremost)}"
-            for r in left
-        ),
-        key="exit code 0",
-    )
-
-
-def _place_of(reading: RankReading) -> str:
-    """Where a rank stands. The number in its page is that of the step it is in, which nobody has accepted yet."""
-    done = max(0, reading.published_step)
-    return f"in step {reading.step}" if reading.step > done else f"after step {done}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ import pytest
 from lastgood.base.clock import SystemClock
 from lastgood.ledger.event import Event
 from lastgood.signals.limits import Limits
-from lastgood.signals.reading import Phase, Raised, StepReport
+from lastgood.signals.reading import Phase, ProcessState, Raised, StepReport
 from lastgood.training import slot as slot_module
 from lastgood.training.observe import watcher as module
 from lastgood.training.observe.ending import EndingNote
 from lastgood.training.observe.first_note import FirstNote
 from lastgood.training.observe.watcher import ENDED_OF_HOST, WAITS_FOR_HOST, Watcher
+from lastgood.training.observe.words import UNDECLARED
 from lastgood.training.recorder import Recorder
 from lastgood.training.slot import StatusSlot
 
@@ -237,6 +239,35 @@ def test_every_hang_of_an_attempt_is_an_incident(tmp_path):
         scene.look(LATER_US)
         scene.ranks[1].wait_in_collective()
     assert [(e.incident, e.ranks) for e in scene.of("incident.open")] == [("r/1.1", (1,)), ("r/1.2", (1,))]  # fmt: skip
+
+
+@pytest.mark.parametrize("phase", [Phase.BETWEEN, Phase.COMPUTE])
+def test_a_rank_that_is_called_hung_at_its_own_work_is_told_how_to_declare_it(tmp_path, phase):
+    """An evaluation through the wrapper looks like the forward pass of the next step."""
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    scene.ranks[0].slot.enter(phase)
+    for rank in scene.ranks[1:]:
+        rank.wait_in_collective()
+    scene.look(LATER_US)
+    (opened,) = scene.of("incident.open")
+    assert opened.ranks == (0,)
+    assert opened.body["evidence"][-1] == UNDECLARED
+    assert all(call in UNDECLARED for call in ("run.section(", "lastgood.attach().section("))
+
+
+def test_a_rank_that_the_kernel_stopped_was_at_no_work(tmp_path, monkeypatch):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    for rank in scene.ranks[1:]:
+        rank.wait_in_collective()
+    read = module.read_rank
+    monkeypatch.setattr(module, "read_rank", lambda *a, **k: replace(read(*a, **k), process=ProcessState.STOPPED))  # fmt: skip
+    scene.look(LATER_US)
+    (opened,) = scene.of("incident.open")
+    assert UNDECLARED not in opened.body["evidence"]
 
 
 def test_a_rank_that_leaves_in_the_middle_of_a_step_is_not_said_to_have_done_it(tmp_path):
