@@ -55,7 +55,7 @@ def test_the_stacks_of_a_stopped_rank_are_kept(drilled):
         and incident.detected_us <= (event.t_observed_us or 0) <= incident.isolated_us
     ]
     assert len(dumps) == 1
-    assert "training_job.py" in dumps[0]
+    assert "drill_job.py" in dumps[0]
 
 
 def test_an_exception_in_the_step_names_its_rank_and_keeps_its_trace(drilled):

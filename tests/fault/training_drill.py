@@ -16,11 +16,12 @@ from lastgood.ledger.store import open_store
 from lastgood.ledger.verify import verify_ledger
 from lastgood.signals.limits import Limits
 from lastgood.training.drills.live import DrillOptions, DrillResult, run_drill
+from lastgood.training.drills.play import SCRIPT
 from lastgood.training.options import RunOptions
 from lastgood.training.states.striping import SnapshotForm
 from lastgood.training.supervising.supervisor import Supervisor
 
-JOB = Path(__file__).with_name("training_job.py")
+JOB = SCRIPT
 RANKS = 4
 HANG_AFTER_US = 1_000_000
 PACE_MS = 40
