@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from lastgood.contract.starter import starter_text
 from lastgood.faults.spec import Fault, FaultKind, Repeat, Target, When
 from lastgood.training.drills.drill import (
@@ -14,7 +16,7 @@ from lastgood.training.drills.drill import (
     a_fault,
 )
 
-GROUP = "deaths"
+_drill = partial(Drill, group="deaths")
 _WITH_SECTIONS = JobSettings(arguments=("--section-every", "10", "--section-ms", "200"))
 _AT_ONCE = When(t_us=0)
 """A second fault right behind the first one."""
@@ -41,9 +43,8 @@ def _kill(rank: int, name: str, when: When) -> Fault:
 
 
 def _in_phase(phase: str) -> Drill:
-    return Drill(
+    return _drill(
         name=f"die-{phase}",
-        group=GROUP,
         title=f"another rank is killed while the recovery is {phase}",
         faults=(
             a_fault(FaultKind.SIGKILL, 2, name="first"),
@@ -73,9 +74,8 @@ def _impatient() -> str:
 
 
 DRILLS: tuple[Drill, ...] = (
-    Drill(
+    _drill(
         name="exit-0",
-        group=GROUP,
         title="a rank's process ends with exit code 0 in the middle of a step",
         faults=(a_fault(FaultKind.EXIT_PROCESS, 0),),
         expect=_died(
@@ -90,9 +90,8 @@ DRILLS: tuple[Drill, ...] = (
         ),
         run=_WITH_SECTIONS,
     ),
-    Drill(
+    _drill(
         name="leave-loop",
-        group=GROUP,
         title="the script of one rank leaves its loop, the others go on",
         faults=(a_fault(FaultKind.LEAVE_LOOP, 1),),
         expect=_died(
@@ -107,17 +106,15 @@ DRILLS: tuple[Drill, ...] = (
         ),
         run=_WITH_SECTIONS,
     ),
-    Drill(
+    _drill(
         name="die-in-section",
-        group=GROUP,
         title="a rank is killed inside a declared section",
         faults=(a_fault(FaultKind.KILL_IN_SECTION, 2),),
         expect=_died(2),
         run=_WITH_SECTIONS,
     ),
-    Drill(
+    _drill(
         name="die-in-start",
-        group=GROUP,
         title="a rank is killed inside lastgood.start, before any state exists",
         faults=(a_fault(FaultKind.KILL_IN_START, 1),),
         expect=_died(1),
@@ -125,17 +122,15 @@ DRILLS: tuple[Drill, ...] = (
     ),
     _in_phase("restoring"),
     _in_phase("verifying"),
-    Drill(
+    _drill(
         name="two-at-once",
-        group=GROUP,
         title="two ranks are killed at once, one spare is parked",
         faults=(a_fault(FaultKind.SIGKILL, 1, name="first"), _kill(3, "second", _AT_ONCE)),
         expect=_died(1, 3, seen=(_WAITS,)),
         is_alone=True,
     ),
-    Drill(
+    _drill(
         name="three-at-once",
-        group=GROUP,
         title="three of four ranks are killed at once, two spares are parked",
         faults=(
             a_fault(FaultKind.SIGKILL, 0, name="first"),
@@ -146,9 +141,8 @@ DRILLS: tuple[Drill, ...] = (
         run=JobSettings(spares=2),
         is_alone=True,
     ),
-    Drill(
+    _drill(
         name="spare-dies",
-        group=GROUP,
         title="the parked spare is killed",
         faults=(a_fault(FaultKind.KILL_SPARE, 0),),
         expect=Expectation(
@@ -163,18 +157,16 @@ DRILLS: tuple[Drill, ...] = (
         ),
         is_alone=True,
     ),
-    Drill(
+    _drill(
         name="no-spare",
-        group=GROUP,
         title="a rank is killed in a job without spares",
         faults=(a_fault(FaultKind.SIGKILL, 2),),
         expect=_died(2, seen=(_WAITS,)),
         run=JobSettings(spares=0),
         is_alone=True,
     ),
-    Drill(
+    _drill(
         name="no-spare-in-time",
-        group=GROUP,
         title="a rank is killed without spares, and the contract waits for one second",
         faults=(a_fault(FaultKind.SIGKILL, 2),),
         expect=Expectation(
@@ -186,9 +178,8 @@ DRILLS: tuple[Drill, ...] = (
         ),
         run=JobSettings(spares=0, contract=_impatient()),
     ),
-    Drill(
+    _drill(
         name="error-every-step",
-        group=GROUP,
         title="one rank raises the same error in every step, whoever serves it",
         faults=(_raises(2),),
         expect=Expectation(
@@ -199,9 +190,8 @@ DRILLS: tuple[Drill, ...] = (
         ),
         run=JobSettings(limit_us=300_000_000),
     ),
-    Drill(
+    _drill(
         name="error-every-rank",
-        group=GROUP,
         title="every rank raises the same error in the same step, again and again",
         faults=tuple(_raises(rank) for rank in range(4)),
         expect=Expectation(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from lastgood.faults.spec import FaultKind
 from lastgood.training.drills.drill import Drill, Expectation, Outcome, Seen, a_fault
 
-GROUP = "hangs"
+_drill = partial(Drill, group="hangs")
 _HANG_US = 1_600_000
 """The limit of one second, a look every 40 ms, and what a busy host adds."""
 _STARVED_US = 4_600_000
@@ -53,44 +55,38 @@ def _slow(rank: int) -> Expectation:
 
 
 DRILLS: tuple[Drill, ...] = (
-    Drill(
+    _drill(
         name="spin",
-        group=GROUP,
         title="a step spins and never gives the interpreter lock back",
         faults=(a_fault(FaultKind.SPIN, 1),),
         expect=_hang(1, says="spinning", function="hold_interpreter_lock", within_us=_STARVED_US),
     ),
-    Drill(
+    _drill(
         name="spin-thread",
-        group=GROUP,
         title="another thread of a rank holds the interpreter lock for ever",
         faults=(a_fault(FaultKind.SPIN_THREAD, 0),),
         expect=_hang(0, says="spinning", function="hold_interpreter_lock", within_us=_STARVED_US),
     ),
-    Drill(
+    _drill(
         name="deadlock",
-        group=GROUP,
         title="a step takes a lock twice",
         faults=(a_fault(FaultKind.DEADLOCK, 2),),
         expect=_hang(2, says="waiting on a lock", function="take_lock_twice"),
     ),
-    Drill(
+    _drill(
         name="kernel-wait",
-        group=GROUP,
         title="a step sits in the kernel in uninterruptible sleep",
         faults=(a_fault(FaultKind.KERNEL_WAIT, 3),),
         expect=_hang(3, says="held in the kernel", function="wait_in_the_kernel"),
     ),
-    Drill(
+    _drill(
         name="slow",
-        group=GROUP,
         title="a rank takes three times as long for every step",
         faults=(a_fault(FaultKind.SLOW_STEP, 2, factor=3.0),),
         expect=_slow(2),
     ),
-    Drill(
+    _drill(
         name="throttled",
-        group=GROUP,
         title="a rank is stopped for two thirds of the time",
         faults=(a_fault(FaultKind.SLOW, 0, duration_us=90_000_000, stopped_ratio=0.67),),
         expect=_slow(0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 from lastgood.faults.spec import Fault, FaultKind, Target, When
@@ -18,7 +19,7 @@ from lastgood.training.drills.drill import (
 from lastgood.training.rundir import default_root
 from lastgood.training.states.checkpoints import list_checkpoints
 
-GROUP = "storage"
+_drill = partial(Drill, group="storage")
 _INTERRUPTED = Seen(
     kind="run.end",
     body=(("result", "interrupted"),),
@@ -71,9 +72,8 @@ def _lose_memory_and_damage(folder: Path, start: int) -> None:
 
 
 DRILLS: tuple[Drill, ...] = (
-    Drill(
+    _drill(
         name="kill-supervisor",
-        group=GROUP,
         title="the supervisor is killed, and the run is started again",
         faults=(a_fault(FaultKind.KILL_SUPERVISOR, 0, when=When(step=40)),),
         expect=_interrupted(
@@ -81,9 +81,8 @@ DRILLS: tuple[Drill, ...] = (
         ),
         run=_RESTARTED,
     ),
-    Drill(
+    _drill(
         name="stop-supervisor",
-        group=GROUP,
         title="the supervisor is stopped for three limits, and goes on",
         faults=(a_fault(FaultKind.STOP_SUPERVISOR, 0, duration_us=3_000_000),),
         expect=_untouched(
@@ -95,9 +94,8 @@ DRILLS: tuple[Drill, ...] = (
         ),
         run=JobSettings(steps=80, is_own_process=True),
     ),
-    Drill(
+    _drill(
         name="torn-checkpoint",
-        group=GROUP,
         title="the supervisor is killed, shared memory is lost and the newest checkpoint is damaged",
         faults=(a_fault(FaultKind.KILL_SUPERVISOR, 0, when=When(step=250)),),
         expect=_interrupted(
@@ -117,25 +115,22 @@ DRILLS: tuple[Drill, ...] = (
             prepare=_lose_memory_and_damage,
         ),
     ),
-    Drill(
+    _drill(
         name="kill-helper",
-        group=GROUP,
         title="the checkpoint helper is killed",
         faults=(a_fault(FaultKind.KILL_HELPER, 0, when=When(step=150)),),
         expect=_untouched(_COMMITTED),
         run=_CHECKPOINTS,
     ),
-    Drill(
+    _drill(
         name="stop-helper",
-        group=GROUP,
         title="the checkpoint helper is stopped and stays so",
         faults=(a_fault(FaultKind.STOP_HELPER, 0, when=When(step=150)),),
         expect=_untouched(_failed("was stopped"), _COMMITTED),
         run=_CHECKPOINTS,
     ),
-    Drill(
+    _drill(
         name="full-disk",
-        group=GROUP,
         title="the disk under the checkpoints is full for a while",
         faults=(
             a_fault(FaultKind.FULL_CHECKPOINTS, 0, when=When(step=260), duration_us=5_000_000),
@@ -143,9 +138,8 @@ DRILLS: tuple[Drill, ...] = (
         expect=_untouched(_failed("File too large"), _COMMITTED),
         run=_CHECKPOINTS,
     ),
-    Drill(
+    _drill(
         name="full-ledger",
-        group=GROUP,
         title="the disk under the ledger is full for a while",
         faults=(a_fault(FaultKind.FULL_LEDGER, 0, duration_us=7_000_000),),
         expect=_untouched(
@@ -162,9 +156,8 @@ DRILLS: tuple[Drill, ...] = (
         ),
         run=JobSettings(steps=320, is_own_process=True),
     ),
-    Drill(
+    _drill(
         name="kill-loader",
-        group=GROUP,
         title="a data loader process of a rank is killed",
         faults=(a_fault(FaultKind.KILL_LOADER, 1),),
         expect=Expectation(
@@ -185,9 +178,8 @@ DRILLS: tuple[Drill, ...] = (
         run=JobSettings(arguments=("--workers", "1")),
         is_alone=True,
     ),
-    Drill(
+    _drill(
         name="remove-store",
-        group=GROUP,
         title="a rank is killed, and the file through which the next generation meets vanishes",
         faults=(
             a_fault(FaultKind.SIGKILL, 2, name="kill"),
