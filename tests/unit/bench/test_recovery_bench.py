@@ -301,3 +301,13 @@ def test_a_picture_of_other_rows_has_another_mark():
 
 def test_every_system_says_what_its_detection_waits_for():
     assert set(systems.DETECTION) == set(systems.SYSTEMS)
+
+
+@pytest.mark.parametrize("system", ["torchrun", "ft_launcher"])
+def test_who_restarts_through_torch_gets_the_opt_out_of_the_shared_store(
+    system, monkeypatch, tmp_path
+):
+    seen = {}
+    monkeypatch.setattr(systems, "_start", lambda _job, _command, **extra: seen.update(extra))
+    systems.SYSTEMS[system](systems.Job(tmp_path), "python")
+    assert seen["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
