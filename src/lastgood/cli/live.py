@@ -22,7 +22,7 @@ class LineView:
         self._ledger = ledger
         self._is_quiet = is_quiet
         self._shown: dict[str, set[int]] = {}
-        """Errors whose trace was shown, each with the ranks that raised it."""
+        """Errors whose trace was shown, each with the ranks that raised it in the present incident."""
 
     def show(self, event: Event) -> None:
         """Say one event, if a person wants to know it while it happens."""
@@ -34,6 +34,9 @@ class LineView:
 
     def _once(self, event: Event) -> str:
         """The trace of an error is shown once: ranks that raise the same, or raise it again, are named in one line."""
+        if event.kind == "incident.close":
+            for raised in self._shown.values():
+                raised.clear()
         if event.kind != "observation" or event.symptom != "exception":
             return ""
         error = f"{event.body.get('type')}: {event.body.get('message')}"
@@ -41,9 +44,11 @@ class LineView:
         if ranks is None:
             self._shown[error] = set(event.ranks)
             return ""
-        again = "again" if ranks.issuperset(event.ranks) else "too"
+        is_first = not ranks
+        again = "again" if is_first or ranks.issuperset(event.ranks) else "too"
         ranks.update(event.ranks)
-        return f"{_ranks(event)} raised it {again}: {error}"
+        what = "the error that was shown above" if is_first else "it"
+        return f"{_ranks(event)} raised {what} {again}: {error}"
 
     def begin_metrics(self, url: str) -> None:
         """Say where the metrics are: with port 0 nobody else knows."""
@@ -86,6 +91,8 @@ def describe(event: Event) -> str:
             return f"attempt {event.attempt}: {pids}"
         case "observation" if event.symptom == "exception":
             return f"{_ranks(event)} raised in its step:\n{str(body.get('trace', '')).rstrip()}"
+        case "observation" if event.role == "cascade" and body.get("evidence"):
+            return f"then: {'; '.join(map(str, body['evidence']))}"
         case "inventory" if body.get("before") == "start":
             return (
                 f"worker {body.get('worker')} {body.get('exit')} before it reached lastgood.start"
@@ -129,6 +136,8 @@ def _remark(body: dict[str, Any]) -> str:
             f"rank {inside} is in section {body.get('section')} behind step {steps.get(inside)}, while {others}: "
             f"a counter of the script's own begins again in a spare; {body.get('next')}"
         )
+    if text == "another fault in the same incident":
+        return f"another fault: {'; '.join(map(str, body.get('evidence', ())))}"
     return text if text.startswith(_SAID) else ""
 
 
@@ -161,8 +170,13 @@ def _incident_line(event: Event) -> str:
         case "incident.close":
             return _closed_words(event)
         case "escalate":
-            return f"escalated to {body.get('owner')}: {body.get('reason')}"
+            return f"gave up: {body.get('reason')}; {_who_acts(body.get('owner'))} must act now"
     return ""
+
+
+def _who_acts(owner: object) -> str:
+    """The owner whom the contract names; the supervisor itself owns what is automatic, and it has just given up."""
+    return str(owner) if owner and owner != "supervisor" else "a person"
 
 
 def _stack_words(body: dict[str, Any]) -> str:

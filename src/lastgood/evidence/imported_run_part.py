@@ -13,14 +13,27 @@ from typing import Final, NamedTuple
 from lastgood.base.figures import Figure, measured
 from lastgood.base.units import US_PER_S, format_duration, format_number
 from lastgood.contract.taxonomy import EventKind
+from lastgood.evidence.hosts_part import (
+    HostRecords,
+    has_many_hosts,
+    hosts_of,
+    hosts_section,
+    with_hosts,
+)
+from lastgood.evidence.incident_card import incident_cards
+from lastgood.evidence.incident_part import Drill, settled
 from lastgood.evidence.rates_quality_part import files_on_record, import_tables
 from lastgood.evidence.report import Cell, Column, FigureRow, Headline, Note, Section, Table
 from lastgood.evidence.time_part import key_figures, strip_chart, time_section
+from lastgood.evidence.watched_part import incident_words, watched_cards
 from lastgood.ledger.ettr import RunTimes, lost_at, mean_time_to_interruption, measure_run
 from lastgood.ledger.event import Event, in_effect, time_of
+from lastgood.ledger.incident import Incident
 from lastgood.ledger.life import is_read_from_logs
 from lastgood.ledger.walltime import WallState, WallTime
 
+CARD_COUNT_MAX: Final = 30
+"""A log of a year can hold thousands of incidents of one run; the newest are shown."""
 STOP_COUNT_MAX: Final = 30
 """The longest ones are shown; a year of a large job has thousands."""
 ATTEMPT_COUNT_MAX: Final = 100
@@ -44,8 +57,9 @@ def build_imported_run(
     `devices` is how many accelerators the run had, as a person says; it is used where no record tells.
     """
     own = [event for event in events if event.run == run]
-    times = measure_run(own, run=run, as_of_us=as_of_us)
+    times, hosts = measure_run(own, run=run, as_of_us=as_of_us), hosts_of(own)
     wall = times.wall
+    incidents = with_hosts(settled(times.incidents, wall), hosts)
     restarts = _restarts(own, wall)
     stops = _stops(wall)
     parts = [
@@ -57,7 +71,9 @@ def build_imported_run(
             tables=(_stop_table(stops, wall),) if stops else (),
             notes=() if stops else (Note(text="There was none of a second or more."),),
         ),
+        *_incident_sections(incidents, wall, has_many_hosts=has_many_hosts(own)),
         _attempt_section(own, wall),
+        *_host_sections(own, hosts, wall),
         _rules_section(wall),
         *_import_sections(events, _formats(own)),
     ]
@@ -67,7 +83,12 @@ def build_imported_run(
         name="run",
         title="A run read from logs",
         lead=f"Read from: {', '.join(_formats(own))}. All times are those of its logs.",
-        headline=Headline(state="nothing", sentence=_sentence(times, restarts)),
+        headline=Headline(
+            state="nothing",
+            sentence=" ".join(
+                [*incident_words(incidents, as_of_us=as_of_us), _sentence(times, restarts)]
+            ),
+        ),
         figures=(*key_figures(times), *_key_rows(times, restarts)),
         charts=(strip_chart(times),),
         parts=tuple(parts),
@@ -91,6 +112,37 @@ def _import_sections(events: Sequence[Event], formats: Sequence[str]) -> list[Se
             tables=import_tables(files),
         )
     ]
+
+
+def _incident_sections(
+    incidents: Sequence[Incident], wall: WallTime, *, has_many_hosts: bool
+) -> list[Section]:
+    """What the logs say of failures of this run: a job that attached names its ranks, most logs hold none."""
+    if not incidents:
+        return []
+    shown = incidents[-CARD_COUNT_MAX:]
+    cards = incident_cards(
+        incidents, drill=Drill(), as_of_us=wall.as_of_us, wall=wall, has_many_hosts=has_many_hosts
+    )[-len(shown) :]
+    rest = len(incidents) - len(shown)
+    notes = (Note(text=f"The newest {len(shown)} of {len(incidents)} incidents are shown."),)
+    return [
+        Section(
+            name="incidents",
+            title="Incidents",
+            lead="Each incident from its onset to its close, from its own records.",
+            cards=watched_cards(cards, shown, mode="attach"),
+            notes=notes if rest else (),
+        )
+    ]
+
+
+def _host_sections(
+    events: Sequence[Event], hosts: dict[str, HostRecords], wall: WallTime
+) -> list[Section]:
+    if not hosts:
+        return []
+    return [hosts_section(events, hosts, start_us=wall.start_us, as_of_us=wall.as_of_us)]
 
 
 # --- figures ------------------------------------------------------------------------------------------

@@ -1,27 +1,19 @@
-"""Incidents in a report: the answer at the top, and one card each.
+"""Incidents in a report: the answer at the top, and how each of them is called.
 
-The same for every workload: what an incident is, is the ledger's business (`ledger.incident`). The tables that
-count incidents are in `stops_part.py`.
+The same for every workload: what an incident is, is the ledger's business (`ledger.incident`). Its card is in
+`incident_card.py`, the tables that count incidents are in `stops_part.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from lastgood.base.figures import DEVICE_TIME, measured
-from lastgood.contract.taxonomy import CountedClass, Symptom
-from lastgood.evidence.report import (
-    Check,
-    FigureRow,
-    Headline,
-    IncidentCard,
-    Moment,
-    Note,
-    Verification,
-)
+from lastgood.contract.taxonomy import CountedClass, DomainKind, Symptom
+from lastgood.evidence.report import Check, Headline
 from lastgood.ledger.incident import Incident, is_accepted
+from lastgood.ledger.walltime import WallState, WallTime
 
 CLASS_TITLES: Final[dict[str, str]] = {
     CountedClass.PLANNED: "planned",
@@ -47,7 +39,8 @@ SYMPTOM_TITLES: Final[dict[str, str]] = {
 }
 """What was seen, as a sentence; any other symptom is printed by its own name."""
 
-SOURCE: Final = "events of the incident"
+STOPPED: Final = "the run ended with it"
+"""The outcome of a planned stop behind which nothing came."""
 INJECTED: Final = "the faults were injected, so this says nothing about the field"
 
 
@@ -90,7 +83,7 @@ def headline(
             state="nothing", sentence=f"No fault was recorded; {ending}.", checks=tuple(extra)
         )
     checks = (*_checks(faults, drill), *extra)
-    good = sum(_is_closed_well(i) for i in faults)
+    good = sum(is_closed_well(i) for i in faults)
     states = {check.state for check in checks}
     state = "not_held" if "not_held" in states else "unknown" if "unknown" in states else "held"
     if good < count:
@@ -113,18 +106,20 @@ def _rest(faults: Sequence[Incident], drill: Drill) -> str:
     still_open = sum(i.is_open for i in faults)
     escalated = sum(i.outcome == "escalated" for i in faults)
     unverified = sum(
-        not i.is_open and i.outcome != "escalated" and not _is_closed_well(i) for i in faults
+        not i.is_open and i.outcome != "escalated" and not is_closed_well(i) for i in faults
     )
     parts = [
         f"{still_open} {'is' if still_open == 1 else 'are'} still open" if still_open else "",
-        f"{escalated} escalated" if escalated else "",
+        f"{escalated} {'was' if escalated == 1 else 'were'} handed to a person"
+        if escalated
+        else "",
         f"{unverified} closed without an accepted verification" if unverified else "",
         f"{len(drill.missed)} went undetected" if drill.missed else "",
     ]
     return ", ".join(part for part in parts if part)
 
 
-def _is_closed_well(incident: Incident) -> bool:
+def is_closed_well(incident: Incident) -> bool:
     """Closed, recovered, and its restored state accepted by a test; nothing less counts."""
     return (
         incident.closed_us is not None
@@ -203,44 +198,27 @@ def counted_incidents(
     ]
 
 
-def incident_cards(
-    incidents: Sequence[Incident], *, drill: Drill, as_of_us: int
-) -> tuple[IncidentCard, ...]:
-    """One card per incident in order of onset, numbered as on the wall-time strip."""
+def settled(incidents: Sequence[Incident], wall: WallTime) -> tuple[Incident, ...]:
+    """A planned stop that the run ended in is over: it lasts as long as its stretch of wall time."""
+    ends = {s.start_us: s.end_us for s in wall.spans if s.state is WallState.PLANNED}
     return tuple(
-        _card(number, incident, drill, as_of_us)
-        for number, incident in enumerate(incidents, start=1)
+        replace(i, closed_us=ends[i.onset_us or 0], outcome=STOPPED)
+        if i.is_planned and i.is_open and wall.has_end and (i.onset_us or 0) in ends
+        else i
+        for i in incidents
     )
 
 
-def _card(number: int, incident: Incident, drill: Drill, as_of_us: int) -> IncidentCard:
-    check = incident.verification
-    return IncidentCard(
-        number=number,
-        id=incident.id,
-        title=title_of(incident),
-        is_injected=drill.covers(incident),
-        facts=_facts(incident, drill.injections.get(incident.id)),
-        moments=_moments(incident),
-        figures=_figures(incident, drill.injections.get(incident.id), as_of_us),
-        verification=Verification(
-            test=check.test, result=check.result, evidence=check.evidence or ""
-        )
-        if check
-        else None,
-        outcome=incident.outcome or ("still open" if incident.is_open else "closed"),
-        evidence=incident.notes,
-        notes=_notes(incident),
-    )
-
-
-def title_of(incident: Incident) -> str:
-    """What was seen, in one plain sentence."""
+def title_of(incident: Incident, *, has_many_hosts: bool = False) -> str:
+    """What was seen, in one plain sentence; of which host, where there is more than one."""
     if incident.is_planned and incident.symptom is None:
         return "Planned stop"
     if incident.id.rpartition("/")[2].startswith("interruption-"):
         return "The supervisor ended"
-    who = _ranks_words(incident.ranks) if incident.ranks else "a rank"
+    who = ranks_words(incident.ranks) if incident.ranks else "a rank"
+    hosts = [d.id for d in incident.domain if d.kind == DomainKind.HOST]
+    if has_many_hosts and hosts:
+        who += f" on {', '.join(hosts)}"
     words = SYMPTOM_TITLES.get(incident.symptom or "")
     if words is None:
         words = (incident.symptom or "Unknown symptom").replace("_", " ") + (
@@ -263,103 +241,7 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in folded)
 
 
-def _ranks_words(ranks: Sequence[int]) -> str:
+def ranks_words(ranks: Sequence[int]) -> str:
     """`rank 0`, because a 0 alone reads as none; `ranks 0-2, 5`; `none named`."""
     noun = {0: "", 1: "rank "}.get(len(set(ranks)), "ranks ")
     return noun + ranks_text(ranks)
-
-
-def _facts(incident: Incident, injection: Injection | None) -> tuple[tuple[str, str], ...]:
-    shared = [f"{d.kind} {d.id}" for d in incident.domain if d.kind != "rank"]
-    by = ", ".join(f"{d.kind} {d.id}" for d in incident.correlated_by)
-    status = incident.cause_status or "unknown"
-    is_known = incident.cause is not None and incident.cause != "unknown"
-    cause = f"{incident.cause} ({status})" if is_known else "not known"
-    injected: tuple[tuple[str, str], ...] = ()
-    if injection is not None:
-        injected = (("Injected fault", injection.fault),)
-        if injection.is_culprit_right is not None:
-            injected += (("Right rank named", "yes" if injection.is_culprit_right else "no"),)
-    return (
-        *injected,
-        ("Class", CLASS_TITLES.get(incident.class_ or "", incident.class_ or "not stated")),
-        ("Symptom", (incident.symptom or "not stated").replace("_", " ")),
-        ("Cause", cause),
-        ("Ranks at fault", _ranks_words(incident.ranks)),
-        ("Fault domain", ", ".join(shared) or "not stated"),
-        ("Correlated", f"yes, by {by}" if incident.correlated else "no"),
-    )
-
-
-def _moments(incident: Incident) -> tuple[Moment, ...]:
-    begin_us = incident.onset_us
-    stamps = (
-        ("onset", begin_us),
-        ("detect", incident.detected_us),
-        ("diagnose", incident.diagnosed_us),
-        ("isolate", incident.isolated_us),
-        ("restore", incident.restored_us),
-        ("verify", incident.verified_us),
-        ("close", incident.closed_us),
-    )
-    return tuple(
-        Moment(
-            name=name,
-            at_us=at_us,
-            since_onset_us=None if at_us is None or begin_us is None else at_us - begin_us,
-            # A restore that failed goes back to diagnosis: the ledger gives the last of each.
-            detail="last of several"
-            if at_us is not None and _is_repeated(stamps, name, at_us)
-            else "",
-        )
-        for name, at_us in stamps
-    )
-
-
-def _is_repeated(stamps: Sequence[tuple[str, int | None]], name: str, at_us: int) -> bool:
-    """True when something that should follow lies before it."""
-    names = [stamp[0] for stamp in stamps]
-    following = stamps[names.index(name) + 1 :]
-    return any(other_us is not None and other_us < at_us for _, other_us in following)
-
-
-def _figures(
-    incident: Incident, injection: Injection | None, as_of_us: int
-) -> tuple[FigureRow, ...]:
-    since_us = None
-    if injection and injection.at_us is not None and incident.detected_us is not None:
-        since_us = incident.detected_us - injection.at_us
-    injected = (("Detected after the injection", "detection after injection", since_us, "us"),)
-    rows = (
-        ("Detection", "detection", incident.detect_us, "us"),
-        *(injected if injection is not None else ()),
-        ("Diagnosis", "diagnosis", incident.diagnose_us, "us"),
-        ("Isolation", "isolation", incident.isolate_us, "us"),
-        ("Recovery", "recovery", incident.recover_us, "us"),
-        ("Verification", "verification", incident.verify_us, "us"),
-        ("Blast radius", "blast radius", incident.blast_radius, "ranks"),
-        ("Lost steps", "lost steps", incident.lost_steps, ""),
-        ("Lost device time", "lost device time", incident.lost_device_us, DEVICE_TIME),
-        ("Age of the restored state", "checkpoint age", incident.checkpoint_age_us, "us"),
-        ("First divergent step", "first divergent step", incident.first_divergent_step, ""),
-    )
-    return tuple(
-        FigureRow(label=label, figure=measured(name, value, unit, source=SOURCE, as_of_us=as_of_us))
-        for label, name, value, unit in rows
-    )
-
-
-def _notes(incident: Incident) -> tuple[Note, ...]:
-    if incident.is_open:
-        return (
-            Note(
-                text="No record closes this incident: its times are lower bounds.", level="warning"
-            ),
-        )
-    if incident.is_planned or _is_closed_well(incident):
-        return ()
-    return (
-        Note(
-            text="Closed without an accepted verification of the restored state.", level="warning"
-        ),
-    )

@@ -16,9 +16,17 @@ from lastgood.ledger.incident import Incident
 
 
 def class_table(
-    incidents: Sequence[Incident], *, exposure: Figure, as_of_us: int, rule: str
+    incidents: Sequence[Incident],
+    *,
+    exposure: Figure,
+    as_of_us: int,
+    rule: str,
+    has_many_hosts: bool = True,
 ) -> Table:
-    """Count, exposure, ranks and medians for each class; correlated incidents again as a view of their own."""
+    """Count, exposure, ranks and medians for each class; correlated incidents again as a view of their own.
+
+    On a single host every two ranks share it, so there the view says nothing and is left out.
+    """
     columns = (
         Column(title="Class", is_number=False),
         Column(title="Count"),
@@ -34,11 +42,13 @@ def class_table(
     rows = tuple(
         _class_row(title, _of_class(incidents, name), exposure=exposure, as_of_us=as_of_us)
         for name, title in CLASS_TITLES.items()
+        if has_many_hosts or name != CountedClass.CORRELATED
     )
+    also = "Correlated incidents also stand in their class. " if has_many_hosts else ""
     note = (
         "Detect, diagnose and recover are medians by nearest rank, as the objectives count them: an escalated incident "
         "stands behind every recovered one. Blast radius is the largest, lost steps and lost time are sums. "
-        f"Correlated incidents also stand in their class. Counted by the rule {rule}."
+        f"{also}Counted by the rule {rule}."
     )
     return Table(name="classes", title="Stops by class", columns=columns, rows=rows, note=note)
 

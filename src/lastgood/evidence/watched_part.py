@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
-from lastgood.evidence.incident_part import Drill
+from lastgood.evidence.incident_part import Drill, title_of
 from lastgood.evidence.report import Check, Headline, IncidentCard, Note
+from lastgood.evidence.wording import instant_text
 from lastgood.ledger.incident import Incident
 
 WATCHED_MODES: Final = ("observe", "act")
@@ -110,6 +111,22 @@ def _checks(faults: Sequence[Incident], drill: Drill, mode: str) -> list[Check]:
         Check(question="Going again", state=state, detail=f"{again} of {count}"),
         Check(question="Verified", state="nothing", detail=told),
     ]
+
+
+def incident_words(incidents: Sequence[Incident], *, as_of_us: int) -> tuple[str, ...]:
+    """Who failed, when and how it ended, in a sentence each for the last two; nothing without a fault."""
+    faults = [i for i in incidents if not i.is_planned]
+    told = []
+    for incident in faults[-2:]:
+        at_us = incident.onset_us or incident.detected_us or as_of_us
+        ended = OUTCOMES.get(incident.outcome or "", "is still open" if incident.is_open else "closed")  # fmt: skip
+        what = title_of(incident, has_many_hosts=True)
+        told.append(f"{what} at {instant_text(at_us)}; it {ended}.")
+    more = len(faults) - len(told)
+    return (
+        *([f"{more} more incident{'s' if more > 1 else ''} before."] if more > 0 else []),
+        *told,
+    )
 
 
 def watched_cards(

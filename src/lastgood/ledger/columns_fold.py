@@ -179,11 +179,12 @@ class _Fold:
         table, first = self._table, self._groups.first
         detect, opened = self._first_row(EventKind.DETECT), self._first_row(EventKind.INCIDENT_OPEN)
         far = np.int64(2**63 - 1)
-        onset_us = np.where(table.has_occurred_us[first], table.t_us[first], far)
+        lead = np.where(opened >= 0, opened, first)
+        onset_us = np.where(table.has_occurred_us[lead], table.t_us[lead], far)
         has_detect = detect >= 0
         also_us = np.where(has_detect & table.has_occurred_us[detect], table.t_us[detect], far)
         onset_us = np.minimum(onset_us, also_us)
-        opened_us = table.t_us[np.where(opened >= 0, opened, first)]
+        opened_us = table.t_us[lead]
         begin_us = np.where(onset_us == far, opened_us, onset_us)
         seen = np.where(has_detect, detect, opened)
         seen_us = np.where(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from lastgood.contract.taxonomy import DomainKind, EventKind, FailureClass, Role
 from lastgood.ledger.event import Domain, Event, Verification, in_effect, time_of
 from lastgood.ledger.grouping import LINKS, SITE, Rule
+from lastgood.ledger.phases import Moment, moments_of
 
 _MEMBERS = (DomainKind.RANK, DomainKind.DEVICE, DomainKind.HOST, DomainKind.RACK)
 """Kinds that can be members of a larger domain, smallest first."""
@@ -49,6 +50,8 @@ class Incident:
     """How many ranks had to stop or roll back because of it."""
     onset_us: int | None = None
     opened_us: int | None = None
+    moments: tuple[Moment, ...] = ()
+    """Every record that moved it on, from the detection to the close, also those that a second try left behind."""
     detected_us: int | None = None
     diagnosed_us: int | None = None
     isolated_us: int | None = None
@@ -238,7 +241,8 @@ def _fold(name: str, events: Sequence[Event]) -> Incident:
         ),
         ranks=_culprits(events),
         blast_radius=_blast_radius(events),
-        onset_us=_onset(first, detect),
+        onset_us=_onset(opened or first, detect),
+        moments=moments_of(events),
         opened_us=time_of(opened or first),
         detected_us=_seen(detect) if detect else (_seen(opened) if opened else None),
         diagnosed_us=_at(last_of.get(EventKind.DIAGNOSE)),

@@ -18,6 +18,7 @@ from lastgood.ledger.event import Event, time_of
 from lastgood.ledger.executions import Execution, is_imported, known_since_us, read_executions
 from lastgood.ledger.incident import declared_incidents
 from lastgood.ledger.life import MARKS, NO_LIFE, Life, read_life, without_inner_starts
+from lastgood.ledger.phases import PHASE_ORDER, PHASES, in_phase_order, seen_us
 from lastgood.ledger.skew import (
     NO_SKEW,
     Skew,
@@ -35,21 +36,8 @@ SECTION_STATES = frozenset(
 )
 """What a declared section may be; anything else claims nothing. `parallel` is written for work beside the steps."""
 
-# After which event an incident is in which state, until its next one.
-_PHASES: dict[str, str] = {
-    EventKind.DETECT: "down.diagnose",
-    EventKind.DIAGNOSE: "down.isolate",
-    EventKind.ISOLATE: "down.restart",
-    EventKind.RESTORE_BEGIN: "restore",
-    EventKind.RESTORE: "down.verify",
-    EventKind.VERIFY: "down.verify",
-}
 _UNTOUCHED = frozenset(("resolved", "ended"))
 """Outcomes of an incident that was only watched: after its diagnosis nobody isolates, the run just stands."""
-_PHASE_ORDER = {
-    kind: at
-    for at, kind in enumerate((EventKind.INCIDENT_OPEN, *_PHASES, EventKind.INCIDENT_CLOSE))
-}
 
 
 class Claim(NamedTuple):
@@ -211,7 +199,7 @@ def _tail_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]
 
 def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:
     """A new start without any record of a detection: the time before it was down all the same."""
-    detections = [_seen(e) for e in events if e.kind == EventKind.DETECT]
+    detections = [seen_us(e) for e in events if e.kind == EventKind.DETECT]
     before: Event | None = None
     for event in (e for e in events if e.kind in MARKS):
         start_us, last_us = time_of(event), _last_end_before(timeline, time_of(event))
@@ -296,14 +284,13 @@ def _section_claim(begin: Event, end_us: int, *, is_inferred: bool) -> Iterable[
 def _incident_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:
     by_incident: dict[str, list[Event]] = {}
     for event, name in declared_incidents(events):
-        if name is not None and event.kind in _PHASE_ORDER:
+        if name is not None and event.kind in PHASE_ORDER:
             by_incident.setdefault(name, []).append(event)
     quiet = {EventKind.INCIDENT_CLOSE, EventKind.ATTEMPT_START, EventKind.RUN_START}
     marks_us = sorted(time_of(e) for e in events if e.kind in quiet)
     starts_us = sorted(time_of(e) for e in events if _is_new_start(e))
     for members in by_incident.values():
-        members.sort(key=lambda e: (_seen(e), _PHASE_ORDER[EventKind(e.kind)], e.id))
-        yield from _one_incident(members, timeline, marks_us, starts_us)
+        yield from _one_incident(in_phase_order(members), timeline, marks_us, starts_us)
 
 
 def _is_new_start(event: Event) -> bool:
@@ -321,18 +308,18 @@ def _one_incident(
 ) -> Iterable[Claim]:
     """Last completed step to detection, then phase by phase to the close."""
     first = next((e for e in events if e.kind == EventKind.DETECT), events[0])
-    detected_us = _seen(first)
+    detected_us = seen_us(first)
     yield Claim("down.detect", _progress_ended(first, timeline, marks_us), detected_us)
-    phase, since_us = _PHASES[EventKind.DETECT], detected_us
+    phase, since_us = PHASES[EventKind.DETECT], detected_us
     is_watched = events[-1].body.get("outcome") in _UNTOUCHED
     for event in events:
-        at_us = _seen(event)
+        at_us = seen_us(event)
         if at_us < detected_us:
             continue
         yield Claim(phase, since_us, at_us)
         if event.kind == EventKind.INCIDENT_CLOSE:
             return
-        phase, since_us = _PHASES.get(EventKind(event.kind), phase), at_us
+        phase, since_us = PHASES.get(EventKind(event.kind), phase), at_us
         if is_watched and event.kind == EventKind.DIAGNOSE:
             phase = "stall"
     end_us = min([_resumed(timeline, since_us), *(us for us in starts_us if us > since_us)])
@@ -345,7 +332,7 @@ def _progress_ended(detect: Event, timeline: Timeline, marks_us: Sequence[int]) 
     When none was completed since the last start (or the last closed incident), progress ended at the onset: the
     time before it belongs to that start.
     """
-    detected_us = _seen(detect)
+    detected_us = seen_us(detect)
     at = bisect.bisect_left(marks_us, detected_us)  # a close at this very moment is its own
     mark_us = marks_us[at - 1] if at else timeline.start_us
     last_us = _last_end_before(timeline, detected_us)
@@ -359,13 +346,3 @@ def _resumed(timeline: Timeline, after_us: int) -> int:
     """Begin of the first step of an attempt after this moment, or the end of the run: nobody closed the incident."""
     begins = (e.start_us for e in timeline.executions if e.is_first and e.start_us >= after_us)
     return min(begins, default=timeline.end_us)
-
-
-def _seen(event: Event) -> int:
-    """A detection happens when it is observed; its `t_occurred_us` is the onset."""
-    if (
-        event.kind in {EventKind.DETECT, EventKind.INCIDENT_OPEN}
-        and event.t_observed_us is not None
-    ):
-        return event.t_observed_us
-    return time_of(event)

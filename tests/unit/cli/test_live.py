@@ -69,3 +69,37 @@ def test_the_trace_of_an_error_is_shown_once_however_many_ranks_raise_it(tmp_pat
         "lastgood: rank 2 raised it again: KeyError: 'lr'",
     ]
     assert said.count("Traceback") == 2
+
+
+def closed():
+    return new_event("incident.close", clock=ManualClock(0), run="r", body={"outcome": "recovered"})
+
+
+def test_an_error_of_an_earlier_incident_is_not_raised_too_by_whoever_is_alone_with_it(tmp_path, capsys):  # fmt: skip
+    view = LineView(tmp_path / "ledger.db")
+    for event in (raised(0), closed(), raised(1)):
+        view.show(event)
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "lastgood: rank 1 raised the error that was shown above again: KeyError: 'lr'"
+    )
+
+
+def test_the_death_of_a_second_rank_is_said_as_that_of_the_first():
+    told = ["rank 2 (w2) ended: signal 9"]
+    assert said(text="another fault in the same incident", evidence=told) == (
+        "another fault: rank 2 (w2) ended: signal 9"
+    )
+    event = new_event(
+        "observation", clock=ManualClock(0), run="r", role="cascade", body={"evidence": told}
+    )
+    assert describe(event) == "then: rank 2 (w2) ended: signal 9"
+
+
+@pytest.mark.parametrize(
+    ("owner", "who"), [("supervisor", "a person"), (None, "a person"), ("ml-oncall", "ml-oncall")]
+)
+def test_who_must_act_is_said_when_the_loop_gives_up(owner, who):
+    event = new_event(
+        "escalate", clock=ManualClock(0), run="r", body={"owner": owner, "reason": "no spare left"}
+    )
+    assert describe(event) == f"gave up: no spare left; {who} must act now"

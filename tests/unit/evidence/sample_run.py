@@ -324,14 +324,15 @@ class Recorder:
         )
         return resumed
 
-    def end(self) -> None:
+    def end(self, *, exit_code: int = 0) -> None:
         """Leave the exposure and end the run."""
         for rank in range(self.world):
             self.add(
                 "exposure.leave", devices=1, ranks=[rank], body={"worker": f"w{rank}", "rank": rank}
             )
         self.add("attempt.end", body={"reason": "finished"})
-        self.add("run.end", body={"exit_code": 0, "result": "finished"})
+        result = "failed" if exit_code else "finished"
+        self.add("run.end", body={"exit_code": exit_code, "result": result})
 
     def _name(self, number: int) -> str:
         return f"{self.run}-i{number}"

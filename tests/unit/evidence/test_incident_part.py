@@ -5,17 +5,20 @@ from __future__ import annotations
 import pytest
 
 from lastgood.base.figures import measured
+from lastgood.evidence.incident_card import incident_cards
 from lastgood.evidence.incident_part import (
     Drill,
-    _ranks_words,
     headline,
-    incident_cards,
     ranks_text,
+    ranks_words,
+    settled,
     title_of,
 )
 from lastgood.evidence.stops_part import class_table
+from lastgood.ledger.ettr import measure_run
 from lastgood.ledger.event import Verification
 from lastgood.ledger.incident import Incident
+from tests.unit.ledger.story import Story, us
 
 EXPOSURE = measured("exposure", 1.5, "device-h", source="joins")
 TIMES = {
@@ -71,7 +74,7 @@ def test_each_of_the_four_questions_can_break_the_answer(missing):
 def test_an_escalated_incident_is_not_recovered():
     answer = said(incident(outcome="escalated"))
     assert {c.question: c.state for c in answer.checks}["Recovered"] == "not_held"
-    assert "1 escalated" in answer.sentence
+    assert "1 was handed to a person" in answer.sentence
 
 
 def test_one_fault_is_spoken_of_in_the_singular():
@@ -128,11 +131,6 @@ def test_a_symptom_with_braces_is_printed_as_it_is():
     assert title_of(incident(symptom="odd {x} thing", ranks=())) == "Odd {x} thing"
 
 
-def test_a_moment_that_came_again_after_the_next_one_says_so():
-    card = incident_cards([incident(diagnosed_us=9)], drill=Drill(), as_of_us=9)[0]
-    assert {m.name: m.detail for m in card.moments if m.detail} == {"diagnose": "last of several"}
-
-
 @pytest.mark.parametrize(
     ("cause", "said"),
     [(None, "not known"), ("unknown", "not known"), ("gpu.memory", "gpu.memory (supported)")],
@@ -155,4 +153,21 @@ def test_an_open_incident_warns_that_its_times_are_lower_bounds():
     [((), "none named"), ((0,), "rank 0"), ((0, 1, 2, 5), "ranks 0-2, 5")],
 )
 def test_ranks_at_fault_are_named_so_that_rank_0_is_not_read_as_none(ranks, words):
-    assert _ranks_words(ranks) == words
+    assert ranks_words(ranks) == words
+
+
+def test_a_planned_stop_that_the_run_ended_in_is_not_still_open():
+    story = Story().start(0).steps(1, 4, 10)
+    story.tell("planned.begin", 52, class_="planned")
+    story.end(60)
+    times = measure_run(story.events, run="r1", as_of_us=us(100))
+    (planned,) = settled(times.incidents, times.wall)
+    assert (planned.closed_us, planned.outcome) == (us(60), "the run ended with it")
+    open_run = measure_run(story.events[:-1], run="r1", as_of_us=us(100))
+    assert settled(open_run.incidents, open_run.wall)[0].is_open
+
+
+def test_on_one_host_nothing_is_called_correlated():
+    table = class_table([incident()], exposure=EXPOSURE, as_of_us=9, rule="links", has_many_hosts=False)  # fmt: skip
+    assert [row[0] for row in table.rows] == ["planned", "fail-stop", "fail-slow", "SDC"]
+    assert "Correlated" not in table.note

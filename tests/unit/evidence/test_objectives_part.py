@@ -92,12 +92,12 @@ def test_a_corrupt_state_without_an_accepted_verification_has_escaped():
 
 @pytest.fixture
 def half_unknown():
-    """100 steps of 150 ms, then 15 s of which no record tells anything, then the end: known 15 s of 34 s productive."""
+    """100 steps of 150 ms, then 15 s of which no record tells anything, then a bad end: known 15 s of 34 s productive."""
     record = sample_run.Recorder(is_injected=False)
     record.begin()
     record.steps(1, 100)
     record.now_us += 15_000_000
-    record.end()
+    record.end(exit_code=1)
     return record.events
 
 

@@ -6,9 +6,12 @@ kept, what happened in each incident, which states may be trusted, and how good 
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from lastgood.base.figures import measured
 from lastgood.base.units import format_bytes, format_duration
@@ -17,13 +20,10 @@ from lastgood.contract.model import FailureContract
 from lastgood.contract.taxonomy import EventKind
 from lastgood.evidence.contract_part import contract_section, duties_section
 from lastgood.evidence.drilled_runs import DRILL_MODES
+from lastgood.evidence.hosts_part import has_many_hosts
 from lastgood.evidence.imported_run_part import build_imported_run, is_run_imported
-from lastgood.evidence.incident_part import (
-    Drill,
-    Injection,
-    headline,
-    incident_cards,
-)  # fmt: skip
+from lastgood.evidence.incident_card import incident_cards
+from lastgood.evidence.incident_part import Drill, Injection, headline, settled
 from lastgood.evidence.objectives_part import objectives_section
 from lastgood.evidence.quality_part import quality_section
 from lastgood.evidence.report import (
@@ -63,9 +63,11 @@ def build_section(
             headline=Headline(state="nothing", sentence="Nothing to report yet: these events hold no run."),
         )  # fmt: skip
     if is_run_imported(events, run):
-        return build_imported_run(events, run=run, as_of_us=as_of_us)
+        return _imported(events, run, as_of_us)
     times = measure_run(events, run=run, as_of_us=as_of_us)
+    times = dataclasses.replace(times, incidents=settled(times.incidents, times.wall))
     drill = _drill(events, run, times)
+    many_hosts = has_many_hosts([event for event in events if event.run == run])
     return Section(
         name="training",
         title="Training",
@@ -74,10 +76,10 @@ def build_section(
         figures=(*key_figures(times), *_key_figures(times, drill)),
         charts=(strip_chart(times),),
         parts=(
-            _stops(times, drill),
+            _stops(times, drill, many_hosts=many_hosts),
             time_section(times, is_injected=drill.is_injected),
             objectives_section(contract, times, is_injected=drill.is_injected),
-            _incidents(times, drill, mode=_mode(events, run)),
+            _incidents(times, drill, mode=_mode(events, run), many_hosts=many_hosts),
             steps_section(events, run, times),
             checkpoints_section(events, run, times),
             integrity_section(events, run, times),
@@ -89,6 +91,18 @@ def build_section(
             quality_section(events, times),
         ),
     )
+
+
+def _imported(events: Sequence[Event], run: str, as_of_us: int) -> Section:
+    """The section of an imported run, with the stacks that its hosts dumped where they dumped any."""
+    section = build_imported_run(events, run=run, as_of_us=as_of_us)
+    times = measure_run([e for e in events if e.run == run], run=run, as_of_us=as_of_us)
+    stacks = stacks_section(events, run, times)
+    if not stacks.tables:
+        return section
+    at = next((n for n, part in enumerate(section.parts) if part.name == "incidents"), 0) + 1
+    parts = (*section.parts[:at], stacks, *section.parts[at:])
+    return msgspec.structs.replace(section, parts=parts)
 
 
 def _mode(events: Sequence[Event], run: str) -> str:
@@ -200,7 +214,7 @@ def _key_figures(times: RunTimes, drill: Drill) -> tuple[FigureRow, ...]:
     )
 
 
-def _stops(times: RunTimes, drill: Drill) -> Section:
+def _stops(times: RunTimes, drill: Drill, *, many_hosts: bool) -> Section:
     """The classes, and planned stops apart from unexpected ones."""
     wall = times.wall
     down_us = sum(
@@ -214,7 +228,7 @@ def _stops(times: RunTimes, drill: Drill) -> Section:
         title="What stopped it",
         lead=lead,
         tables=(
-            class_table(times.incidents, exposure=times.exposure.figure(), as_of_us=wall.as_of_us, rule=str(LINKS)),
+            class_table(times.incidents, exposure=times.exposure.figure(), as_of_us=wall.as_of_us, rule=str(LINKS), has_many_hosts=many_hosts),
             stops_table(
                 times.incidents, stopped_us=(wall.totals_us[WallState.PLANNED], down_us),
                 mtti="none, injected" if drill.is_injected else times.mean_time_to_interruption, as_of_us=wall.as_of_us,
@@ -223,8 +237,14 @@ def _stops(times: RunTimes, drill: Drill) -> Section:
     )  # fmt: skip
 
 
-def _incidents(times: RunTimes, drill: Drill, *, mode: str) -> Section:
-    cards = incident_cards(times.incidents, drill=drill, as_of_us=times.wall.as_of_us)
+def _incidents(times: RunTimes, drill: Drill, *, mode: str, many_hosts: bool) -> Section:
+    cards = incident_cards(
+        times.incidents,
+        drill=drill,
+        as_of_us=times.wall.as_of_us,
+        wall=times.wall,
+        has_many_hosts=many_hosts,
+    )
     if mode in WATCHED_MODES:
         cards = watched_cards(cards, times.incidents, mode=mode)
     notes = [

@@ -146,7 +146,7 @@ def test_no_events_give_an_empty_section():
 def test_the_class_table_counts_each_class_with_its_medians(five):
     rows = cells(five, "stops", "classes")
     assert {name: row["Count"] for name, row in rows.items()} == {
-        "planned": 0, "fail-stop": 2, "fail-slow": 1, "SDC": 2, "correlated": 0,
+        "planned": 0, "fail-stop": 2, "fail-slow": 1, "SDC": 2,
     }  # fmt: skip
     # Median of 52 and 48 ms by nearest rank; the only hang; sums and the largest of the two SDC incidents.
     assert rows["fail-stop"]["Detect"] == 48_000
@@ -211,7 +211,12 @@ def test_planned_and_unexpected_stops_stand_apart():
 
 def test_two_ranks_of_one_host_within_the_window_also_show_as_correlated():
     near = (FAULTS[0], dataclasses.replace(FAULTS[1], at_step=62))
-    rows = cells(section_of(sample_run.five_faults(faults=near, last_step=90)), "stops", "classes")
+    record = sample_run.Recorder(events=sample_run.five_faults(faults=near, last_step=90))
+    assert "correlated" not in cells(
+        section_of(record.events), "stops", "classes"
+    )  # on one host all ranks share it
+    record.add("annotation", domain=[{"kind": "host", "id": "host-b"}])
+    rows = cells(section_of(record.events), "stops", "classes")
     assert (rows["fail-stop"]["Count"], rows["correlated"]["Count"]) == (2, 2)
 
 
