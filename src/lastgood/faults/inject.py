@@ -14,7 +14,7 @@ from contextlib import suppress
 from lastgood.base.clock import Clock
 from lastgood.base.rng import stream
 from lastgood.faults.live_run import LiveRun, Member, Parameter, Snapshot
-from lastgood.faults.process import Identities, Injected, NotInjected, held, send, victim
+from lastgood.faults.process import Identities, Injected, NotInjected, held, send, stop_for, victim
 from lastgood.faults.spec import BESIDE, Fault, FaultKind, Which
 from lastgood.faults.surroundings import inject_beside
 
@@ -49,6 +49,8 @@ def inject(fault: Fault, *, run: LiveRun, identities: Identities, clock: Clock) 
         match fault.kind:
             case FaultKind.SIGKILL | FaultKind.KILL_SPARE:
                 return send(pidfd, signal.SIGKILL, clock=clock)
+            case FaultKind.SIGSTOP if fault.duration_us is not None:
+                return stop_for(pidfd, fault.duration_us, clock=clock)
             case FaultKind.SIGSTOP:
                 return send(pidfd, signal.SIGSTOP, clock=clock)
             case FaultKind.SLOW:

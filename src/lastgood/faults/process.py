@@ -134,6 +134,17 @@ def send(pidfd: int, number: signal.Signals, *, clock: Clock) -> Injected:
     return Injected(wall_us=wall_us, monotonic_us=monotonic_us, detail={"signal": number.name})
 
 
+def stop_for(pidfd: int, duration_us: int, *, clock: Clock) -> Injected:
+    """Stop a process for a while; it goes on afterwards whatever happens here."""
+    first = send(pidfd, signal.SIGSTOP, clock=clock)
+    try:
+        clock.sleep_us(duration_us)
+    finally:
+        with suppress(NotInjected):  # it has ended meanwhile
+            send(pidfd, signal.SIGCONT, clock=clock)
+    return first
+
+
 @contextmanager
 def held(member: Member, pidfd: int, *, clock: Clock, is_resumed: bool) -> Iterator[None]:
     """Stop the process, and wait until the kernel says so, so that nothing moves below the change."""

@@ -40,7 +40,7 @@ class FaultKind(enum.StrEnum):
     KILL_IN_START = "kill_in_start"
     """The process is gone inside `lastgood.start`, while it builds its data."""
     SIGSTOP = "sigstop"
-    """The process stops and stays: a hang."""
+    """The process stops and stays, or goes on after `duration_us`: a hang."""
     SLOW = "slow"
     """The process is stopped for a share of the time: fail-slow."""
     EXCEPTION = "exception"
@@ -147,7 +147,7 @@ ON_SNAPSHOT = frozenset({FaultKind.FLIP_SNAPSHOT, FaultKind.TRUNCATE_SNAPSHOT})
 _KINDS_OF_OPTION: dict[str, frozenset[FaultKind]] = {
     "bit": frozenset({FaultKind.FLIP_SNAPSHOT, FaultKind.FLIP_PARAMETER}),
     "tensor": frozenset({FaultKind.FLIP_PARAMETER}),
-    "duration_us": frozenset({FaultKind.SLOW}) | FOR_A_WHILE,
+    "duration_us": frozenset({FaultKind.SLOW, FaultKind.SIGSTOP}) | FOR_A_WHILE,
     "stopped_ratio": frozenset({FaultKind.SLOW}),
     "factor": frozenset({FaultKind.SLOW_STEP}),
     "then_sigkill": ON_SNAPSHOT,
@@ -248,7 +248,10 @@ def find_problems(fault: Fault, *, where: str) -> list[Problem]:
         found.append(_problem("bit", str(fault.bit), f"0 to {bit_max}"))
     if fault.kind is FaultKind.SLOW:
         found += _slow_problems(fault)
-    if fault.kind in FOR_A_WHILE and not 0 < (fault.duration_us or 0) <= T_US_MAX:
+    is_for_a_while = fault.kind in FOR_A_WHILE or (
+        fault.kind is FaultKind.SIGSTOP and fault.duration_us is not None
+    )
+    if is_for_a_while and not 0 < (fault.duration_us or 0) <= T_US_MAX:
         found.append(
             _problem("duration_us", str(fault.duration_us), f"more than 0 for a {fault.kind}")
         )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lastgood.base.clock import Clock
 from lastgood.faults.live_run import LiveRun
-from lastgood.faults.process import Injected, NotInjected, own_line, send
+from lastgood.faults.process import Injected, NotInjected, own_line, send, stop_for
 from lastgood.faults.spec import Fault, FaultKind
 
 _PID_WORD = 6
@@ -37,7 +37,7 @@ def inject_beside(fault: Fault, *, run: LiveRun, clock: Clock) -> Injected:
                 return send(pidfd, signal.SIGKILL, clock=clock)
         case FaultKind.STOP_SUPERVISOR:
             with _opened(supervisor_of(run.folder)) as pidfd:
-                return _stop_for(pidfd, fault, clock=clock)
+                return stop_for(pidfd, fault.duration_us or 0, clock=clock)
         case FaultKind.KILL_HELPER | FaultKind.STOP_HELPER:
             number = signal.SIGKILL if fault.kind is FaultKind.KILL_HELPER else signal.SIGSTOP
             with _opened(helper_of(run.folder)) as pidfd:
@@ -99,16 +99,6 @@ def _opened(pid: int) -> Generator[int]:
         yield pidfd
     finally:
         os.close(pidfd)
-
-
-def _stop_for(pidfd: int, fault: Fault, *, clock: Clock) -> Injected:
-    """Stop it for a while; it goes on afterwards whatever happens here."""
-    first = send(pidfd, signal.SIGSTOP, clock=clock)
-    try:
-        clock.sleep_us(fault.duration_us or 0)
-    finally:
-        send(pidfd, signal.SIGCONT, clock=clock)
-    return first
 
 
 def _fill_for(pid: int, fault: Fault, *, clock: Clock) -> Injected:

@@ -64,6 +64,8 @@ def test_every_kind_of_fault_has_a_class_of_the_taxonomy():
         ({"which": Which.OLDEST}, ["which"]),
         ({"then_sigkill": True}, ["then_sigkill"]),
         ({"duration_us": 5}, ["duration_us"]),
+        ({"kind": FaultKind.SIGSTOP, "duration_us": 0}, ["duration_us"]),
+        ({"kind": FaultKind.SIGSTOP, "duration_us": 5}, []),
         ({"kind": FaultKind.SLOW}, ["duration_us", "stopped_ratio"]),
         ({"kind": FaultKind.SLOW, "duration_us": 5, "stopped_ratio": 1.0}, ["stopped_ratio"]),
         ({"kind": FaultKind.SLOW_STEP}, ["factor"]),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from lastgood.base.errors import BadInput
-from lastgood.training.drills import deaths, hangs, numerics, storage
+from lastgood.training.drills import deaths, hangs, numerics, storage, watched
 from lastgood.training.drills.drill import Drill, JobSettings, Outcome
 
 DRILLS_PER_JOB_MAX = 8
@@ -16,7 +16,7 @@ JOB_START_S = 6
 
 def all_drills() -> tuple[Drill, ...]:
     """The whole catalogue."""
-    return (*numerics.DRILLS, *hangs.DRILLS, *deaths.DRILLS, *storage.DRILLS)
+    return (*numerics.DRILLS, *hangs.DRILLS, *deaths.DRILLS, *storage.DRILLS, *watched.DRILLS)
 
 
 def chosen_drills(names: str | None) -> tuple[Drill, ...]:

@@ -97,6 +97,8 @@ class JobSettings:
     """Further environment: the job then runs in a process of its own."""
     checkpoint_every_us: int | None = None
     """Durable checkpoints into the folder `checkpoints` of the job."""
+    is_attached: bool = False
+    """No `lastgood run`: the ranks of two hosts call `lastgood.attach()`, and their spools are imported afterwards."""
     is_own_process: bool = False
     """`lastgood run` as a child: for drills in which the supervisor itself dies or refuses."""
     starts: int = 1
@@ -114,7 +116,7 @@ class Drill:
     name: str
     """Short and fixed, of lower-case letters, digits and dashes: `lastgood drill training --faults NAME`."""
     group: str
-    """The module that it stands in: `hangs`, `deaths`, `storage`, `numerics`."""
+    """The module that it stands in: `hangs`, `deaths`, `storage`, `numerics`, `watched`."""
     title: str
     """What happens, in a few words."""
     faults: tuple[Fault, ...] = ()

@@ -26,9 +26,11 @@ from lastgood.base.units import format_duration
 from lastgood.faults.in_step import LOG_NAME
 from lastgood.faults.spec import IN_STEP, Fault
 from lastgood.faults.tape import Provenance, Tape, write_tape
+from lastgood.ledger.importers.driver import import_files
 from lastgood.ledger.store import open_store
 from lastgood.signals.limits import Limits
 from lastgood.training import examples
+from lastgood.training.drills.attached import AttachedJob
 from lastgood.training.drills.drill import SETTLE_STEPS, Drill
 from lastgood.training.drills.live import DrillOptions, Injecting, start_injector
 from lastgood.training.drills.verdict import Records, fault_id
@@ -85,7 +87,9 @@ def play_job(drills: Sequence[Drill], *, name: str, stage: Stage) -> Records:
     folder.mkdir(parents=True)
     run_id = f"drill-{name}"[:64].rstrip("-.")
     tape = tape_of(drills)
-    play = _play_child if drills[0].needs_process else _play_here
+    play = _play_here
+    if drills[0].needs_process:
+        play = _play_attached if drills[0].run.is_attached else _play_child
     exit_code, errors = play(drills[0], folder, run_id, tape, stage)
     load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
     injected, missed = _what_happened(folder)
@@ -177,6 +181,29 @@ def _contract(drill: Drill, folder: Path, stage: Stage) -> Path | None:
     path = folder / "contract.yaml"
     path.write_text(drill.run.contract, encoding="utf-8")
     return path
+
+
+# --- under a launcher that is not lastgood's ------------------------------------------------------------
+
+
+def _play_attached(
+    drill: Drill, folder: Path, run_id: str, tape: Tape, stage: Stage
+) -> tuple[int | None, str]:
+    """Start the ranks of two hosts as a launcher would, and import the spools that they leave."""
+    write_tape(tape, folder / TAPE)
+    job = AttachedJob(
+        [str(SCRIPT), *_arguments(drill, folder, drill.run.steps)],
+        folder, run_id=run_id, ranks=drill.run.ranks, on_turn=stage.on_turn,
+    )  # fmt: skip
+    injector = start_injector(job.live, tape=folder / TAPE, log=folder / INJECTOR_LOG)
+    try:
+        code = job.finish(limit_us=drill.run.limit_us)
+    finally:
+        injector.kill()
+        injector.wait()
+        job.close()
+    import_files([job.spool], ledger=folder / LEDGER, format="spool")
+    return code, job.said
 
 
 # --- in a process of its own --------------------------------------------------------------------------

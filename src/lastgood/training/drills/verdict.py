@@ -238,7 +238,7 @@ def _outcome(
             has_held = not incidents
             found = "finished" if has_held else f"{len(incidents)} incidents"
         case Outcome.OBSERVED:
-            touched = [e for e in events if e.kind in {"isolate", "restore"}]
+            touched = [e for e in events if e.kind in {"isolate", "restore.begin", "restore"}]
             has_held = bool(incidents) and not touched
             found = f"touched: {touched[0].kind}" if touched else "observed" if incidents else found
         case Outcome.REFUSED:
@@ -300,6 +300,8 @@ def _agrees(wanted: Any, found: Any) -> bool:
         return any(_agrees(wanted, item) for item in found)
     if isinstance(wanted, str) and isinstance(found, str):
         return wanted in found
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return all(_agrees(value, found.get(key)) for key, value in wanted.items())
     return bool(wanted == found)
 
 

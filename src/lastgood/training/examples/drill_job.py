@@ -67,7 +67,11 @@ def digest_of(model: nn.Module) -> str:
 
 
 def train_plain(options, model, optimizer, scheduler):  # noqa: ANN001, ANN201
-    """Plain torch: no lastgood anywhere."""
+    """Plain torch: no lastgood anywhere, but for one line where it is to be attached."""
+    if options.attach:
+        import lastgood
+
+        lastgood.attach(hang_after="1s")
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     loader = make_loader(rank, world)
@@ -79,6 +83,7 @@ def train_plain(options, model, optimizer, scheduler):  # noqa: ANN001, ANN201
         for batch in loader:
             train_step(wrapped, optimizer, scheduler, batch)
             digests.append(digest_of(model))
+            time.sleep(options.pace_ms / 1000)
             if len(digests) == options.steps:
                 break
     return rank, len(digests), {"digests": digests}
@@ -115,6 +120,7 @@ def main() -> None:
     parser.add_argument("--section-ms", type=float, default=300.0, help="how long one takes")
     parser.add_argument("--workers", type=int, default=0, help="data loader processes of each rank")
     parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--attach", action="store_true", help="with --plain: lastgood.attach()")
     options = parser.parse_args()
     model = make_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

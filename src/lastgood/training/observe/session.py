@@ -111,6 +111,7 @@ def _description(
         "contract": None if declared is None else declared.read_text(encoding="utf-8"),
         "topology": msgspec.to_builtins(topology),
         "mode": "act" if is_acting else "observe",
+        **({"injected": True} if options.mode == "drill" else {}),
         "host": os.uname().nodename,
         "hang_floor_us": options.limits.step_floor_us,
     }

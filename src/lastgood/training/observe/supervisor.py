@@ -17,6 +17,7 @@ from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
 from lastgood.recovery.messages import Escalate
 from lastgood.signals.reading import Symptom
+from lastgood.training.observe.outsiders import Outsiders
 from lastgood.training.observe.rank import Attempt, ObservedRank, free_port
 from lastgood.training.observe.restarting import Restarting
 from lastgood.training.observe.watcher import Watcher
@@ -74,6 +75,7 @@ class ObserveSupervisor:
             world=options.ranks,
         )
         self.ranks: list[ObservedRank] = []
+        self._outsiders = Outsiders(self.run_dir) if options.mode == "drill" else None
         self._restarting = Restarting(contract)
         self._pending: list[Case] = []
         """Incidents that were acted upon and wait for the first step of the new attempt."""
@@ -126,6 +128,8 @@ class ObserveSupervisor:
         for rank in self.ranks:
             self._record_exposure("exposure.join", rank)
         self.watcher.begin_attempt(self.ranks, self._attempt)
+        if self._outsiders is not None:
+            self._outsiders.say(self._attempt, self.ranks)
 
     def _record_exposure(self, kind: str, rank: ObservedRank) -> None:
         self.recorder.record(
@@ -141,6 +145,8 @@ class ObserveSupervisor:
 
     def _turn(self, now_us: int) -> int | None:
         """The exit code when the job is over."""
+        if self._outsiders is not None:
+            self._outsiders.say_steps(self.ranks)
         if self._noticed is not None:
             self._say_notice(self._noticed)
             self._end_grace(now_us)

@@ -86,4 +86,8 @@ def test_an_unknown_drill_is_refused_with_what_to_type(names, says):
 
 
 def test_every_outcome_but_observed_has_an_exit_code():
+    """A job that is only watched ends with its own code, so each such drill says which."""
     assert set(Outcome) - set(EXIT_CODE) == {Outcome.OBSERVED}
+    observed = [d for d in DRILLS if d.expect.outcome is Outcome.OBSERVED]
+    assert len(observed) >= 3
+    assert [d.name for d in observed if d.expect.exit_code is None] == []

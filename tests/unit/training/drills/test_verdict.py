@@ -172,6 +172,12 @@ def test_every_outcome_has_its_own_proof(outcome, events, code, has_held):
         (3, 3, True),
         (3, [1, 3], True),
         (True, None, False),
+        (
+            {"role": "trainer", "is_usual": True},
+            [{"role": "loader"}, {"role": "trainer", "is_usual": True, "n": 3}],
+            True,
+        ),
+        ({"role": "trainer", "is_usual": True}, [{"role": "trainer", "is_usual": False}], False),
     ],
 )
 def test_a_field_of_an_event_agrees_by_part_of_its_text_or_one_of_its_items(wanted, found, is_seen):

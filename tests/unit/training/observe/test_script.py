@@ -1,8 +1,17 @@
 """Whether a script calls lastgood.start is read from its text, under every name that it may have there."""
 
+import click
 import pytest
 
-from lastgood.cli.run_mode import Way, choose_way, hang_after, unused_options
+from lastgood.cli.run import run
+from lastgood.cli.run_mode import (
+    ONLY_IN_THE_LOOP,
+    Way,
+    choose_way,
+    describe_way,
+    hang_after,
+    unused_options,
+)
 from lastgood.training.observe.script import calls_start
 
 WITH_START = [
@@ -56,3 +65,18 @@ def test_acting_on_an_unchanged_script_waits_longer_unless_told_otherwise():
 def test_options_without_an_effect_are_named_only_when_they_were_typed():
     assert unused_options(Way.OBSERVE, {"spares": True, "checkpoint_dir": False}) == ["--spares"]
     assert unused_options(Way.LOOP, {"spares": True}) == []
+
+
+ALWAYS_USED = {
+    "ranks", "mode", "ledger", "contract", "hang_after", "log_dir", "metrics", "run_id", "quiet",
+}  # fmt: skip
+
+
+def test_every_option_is_used_in_every_mode_or_said_not_to_be(tmp_path):
+    """A new option has to be put into one of both lists."""
+    shown = {o.name for o in run.params if isinstance(o, click.Option) and not o.hidden}
+    assert shown == ALWAYS_USED | set(ONLY_IN_THE_LOOP)
+    said = describe_way(Way.OBSERVE, tmp_path / "train.py", unused=["--snapshots"])
+    assert said[1:] == ["not used while it is only observed: --snapshots"]
+    said = describe_way(Way.HARD, tmp_path / "train.py", unused=["--snapshots"])
+    assert said[1:] == ["not used without lastgood.start: --snapshots"]
