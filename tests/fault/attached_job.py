@@ -14,6 +14,9 @@ import lastgood
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument(
+        "--steps-after-resume", type=int, help="end so many steps behind a resumed one"
+    )
     parser.add_argument("--pace-ms", type=float, default=20)
     parser.add_argument("--snapshot-every", type=int, default=0)
     parser.add_argument("--snapshot-dir")
@@ -33,6 +36,8 @@ def main() -> None:
     )
     dist.init_process_group("gloo", rank=attached.place.rank, world_size=attached.place.world)
     done = attached.resume()
+    if done and options.steps_after_resume is not None:
+        options.steps = done + options.steps_after_resume
     print(f"rank {attached.place.rank} begins after step {done}", flush=True)
     model = DistributedDataParallel(bare)
     while done < options.steps:

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 STOP_AFTER_STEPS = 2
 """From a notice to the last step: the other ranks are at most one step away, and must hear of it before they pass."""
-_STOP_KEY = "lastgood/stop"
 
 _attached: list[Attached] = []
 
@@ -209,8 +208,10 @@ class Attached:
     def _behind_step(self, step: int) -> None:
         """Snapshot when it is due, and leave behind the step on which all ranks agreed."""
         settings = self._settings
-        if self._is_asked and not self._stop.step:
-            self._stop.step = self._agree(step + STOP_AFTER_STEPS)
+        if not self._stop.step:
+            self._stop.step = (
+                self._agree(step + STOP_AFTER_STEPS) if self._is_asked else self._heard()
+            )
         last = self._stop.step
         is_last = bool(last) and step >= last
         is_due = settings.snapshot_every and step % settings.snapshot_every == 0
@@ -224,11 +225,37 @@ class Attached:
 
     def _agree(self, step: int) -> int:
         """The last step, agreed through the job's store: whoever asks first decides."""
-        if self.place.world > self.place.local_world and dist.is_initialized():
-            with suppress(RuntimeError, ValueError, AttributeError):
-                store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 - the only store that all hosts share
-                return int(store.compare_set(_STOP_KEY, "", str(step)))
+        store = self._shared_store()
+        if store is not None:
+            with suppress(RuntimeError, ValueError):
+                return int(store.compare_set(self._stop_key, "", str(step)))
         return step
+
+    def _heard(self) -> int:
+        """The step that another host agreed on, whose notice may come earlier than this one's; 0 when there is none.
+
+        Whoever was asked says so behind a step k, before it enters the collectives of step k + 1. One rank of each host
+        asks behind every step, so it hears of it behind k + 1 at the latest, and its host stops behind k + 2 like all.
+        """
+        store = self._shared_store() if self.place.local_rank == 0 else None
+        if store is not None:
+            with suppress(RuntimeError, ValueError):
+                if store.check([self._stop_key]):
+                    return int(store.get(self._stop_key))
+        return 0
+
+    def _shared_store(self) -> dist.Store | None:
+        """The job's store, where the job has other hosts: nothing else is shared with them."""
+        if self.place.world == self.place.local_world or not dist.is_initialized():
+            return None
+        with suppress(RuntimeError, ValueError, AttributeError):
+            return dist.distributed_c10d._get_default_store()  # noqa: SLF001 - torch has no other name for it
+        return None
+
+    @property
+    def _stop_key(self) -> str:
+        """A store may outlive the ranks and serve those that are started in their place."""
+        return f"lastgood/stop/{self.place.attempt}"
 
     def _end(self, code: int) -> None:
         """Leave with a code, as `sys.exit` does: what the script cleans up behind itself still runs."""
