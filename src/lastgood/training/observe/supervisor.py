@@ -157,7 +157,7 @@ class ObserveSupervisor:
                 return self._restart(now_us)
             return self._over(now_us)
         self._close_after_restart(now_us)
-        is_hit = self.watcher.open_case is not None and self.watcher.is_diagnosed
+        is_hit = self.watcher.is_diagnosed and not self.watcher.has_passed
         if self.is_acting and is_hit and self._noticed is None and self._had_last_words(now_us):
             return self._restart(now_us)
         return None

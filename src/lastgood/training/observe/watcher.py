@@ -168,6 +168,11 @@ class Watcher:
         """True when the open incident has its stacks, as far as they come."""
         return self._book.open is not None and self._book.open.diagnosed_us is not None
 
+    @property
+    def has_passed(self) -> bool:
+        """True when nothing is wrong at the moment, though the open incident waits for a step to follow it."""
+        return self.last_verdict is not None and self.last_verdict.verdict is Verdict.OK
+
     # --- steps ------------------------------------------------------------------------------------
 
     def _collect_steps(self, now_us: int) -> None:

@@ -113,6 +113,21 @@ def test_the_rank_that_did_not_come_is_named_and_the_incident_closes_when_it_doe
     assert [e.body["outcome"] for e in scene.of("incident.close")] == ["resolved"]
 
 
+def test_a_hang_that_has_passed_waits_for_a_step_and_is_acted_upon_no_more(tmp_path):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    for rank in (scene.ranks[0], scene.ranks[2]):
+        rank.wait_in_collective()
+    scene.look(LATER_US)
+    assert scene.watcher.is_diagnosed
+    assert not scene.watcher.has_passed
+    scene.ranks[1].wait_in_collective()
+    scene.look()
+    assert scene.watcher.open_case is not None
+    assert scene.watcher.has_passed
+
+
 def test_ranks_that_are_all_in_their_own_code_are_left_alone_for_long(tmp_path):
     scene = Scene(tmp_path)
     for rank in scene.ranks:
