@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lastgood.training import control
 from lastgood.training.rank.group import Group
+from lastgood.training.rank.vigil import LOOK_US, Vigil
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +42,8 @@ class Link:
         self._changed = threading.Condition()
         """Guards what the control thread sets and the main thread waits for."""
         self._assignments: deque[Assignment] = deque()
+        self._has_served = False
+        """True once there was an assignment."""
         self._revoked_generation = 0
         self._proceed_generation = 0
         self._resumed: dict[int, int] = {}
@@ -56,7 +59,13 @@ class Link:
         threading.Thread(target=self._listen, name="lastgood-control", daemon=True).start()
 
     def _listen(self) -> None:
+        vigil = Vigil(self.run.life)
         while not self.channel.is_closed:
+            if not self.channel.has_input(LOOK_US / 1e6):
+                # Before the first assignment it starts others, and does not turn yet.
+                if self._has_served:
+                    vigil.look()
+                continue
             for message in self.channel.receive():
                 self._take(message)
         os._exit(
@@ -71,6 +80,7 @@ class Link:
         with self._changed:
             match message:
                 case control.Assignment():
+                    self._has_served = True
                     self._assignments.append(message)
                 case control.Revoked():
                     self._revoked_generation = max(self._revoked_generation, message.generation)

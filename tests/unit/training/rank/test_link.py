@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from lastgood.training import control
+from lastgood.training.rank import link as module
 from lastgood.training.rank.link import Link
 
 
@@ -24,6 +25,28 @@ def link():
 
 def assignment(generation):
     return control.Assignment(generation=generation, rank=0, world=2)
+
+
+def test_a_silent_supervisor_is_looked_at_once_there_was_an_assignment(link, monkeypatch):
+    done = []
+    monkeypatch.setattr(
+        module, "Vigil", lambda _: SimpleNamespace(look=lambda: done.append("look"))
+    )
+    monkeypatch.setattr(module.os, "_exit", done.append)
+    link.run = SimpleNamespace(life=None)
+
+    def waits():
+        yield  # still parked for the first time: nothing is looked at
+        assert done == []
+        link._take(assignment(1))
+        yield
+        link.channel.is_closed = True
+        yield
+
+    waited = waits()
+    link.channel.has_input = lambda _limit_s: next(waited)
+    link._listen()
+    assert done == ["look", "look", module.SUPERVISOR_GONE]
 
 
 def test_an_assignment_that_was_revoked_before_it_was_taken_is_passed_over_and_answered(link):
