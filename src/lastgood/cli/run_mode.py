@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 ACT_HANG_AFTER = "10min"
 """Without sections a long evaluation looks like a hang, and acting on it would end a healthy job."""
-_ONLY_WITH_START = ("spares", "checkpoint_dir", "checkpoint_every", "launch_limit")
+ONLY_IN_THE_LOOP = ("spares", "checkpoint_dir", "checkpoint_every", "snapshots", "launch_limit")
 
 
 class Way(enum.StrEnum):
@@ -54,7 +54,8 @@ def describe_way(way: Way, script: Path, *, unused: list[str]) -> list[str]:
     }
     found = [lines[way]]
     if unused:
-        found.append(f"not used without lastgood.start: {', '.join(unused)}")
+        why = "while it is only observed" if way is Way.OBSERVE else "without lastgood.start"
+        found.append(f"not used {why}: {', '.join(unused)}")
     return found
 
 
@@ -62,4 +63,4 @@ def unused_options(way: Way, was_given: Mapping[str, bool]) -> list[str]:
     """Options that were typed and have no effect on this way."""
     if way is Way.LOOP:
         return []
-    return [f"--{name.replace('_', '-')}" for name in _ONLY_WITH_START if was_given.get(name)]
+    return [f"--{name.replace('_', '-')}" for name in ONLY_IN_THE_LOOP if was_given.get(name)]
