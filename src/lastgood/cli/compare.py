@@ -9,6 +9,8 @@ import click
 
 from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, EXIT_REFUSED, BadInput
 from lastgood.base.units import format_duration
+from lastgood.cli.event_bar import event_bar
+from lastgood.cli.numbers import FiniteRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +36,7 @@ WIDTH = 79
 )
 @click.option(
     "--at-least",
-    type=click.FloatRange(1.0, 1000.0),
+    type=FiniteRange(1.0, 1000.0),
     default=1.0,
     show_default=True,
     metavar="RATIO",
@@ -42,7 +44,7 @@ WIDTH = 79
 )
 @click.option(
     "--level",
-    type=click.FloatRange(0.5, 0.999),
+    type=FiniteRange(0.5, 0.999),
     default=0.95,
     show_default=True,
     help="Of intervals and tests.",
@@ -71,9 +73,10 @@ def compare(
     """
     from lastgood.evidence.claim import judge_claims
     from lastgood.evidence.claim_records import Asked, ClaimName
-    from lastgood.evidence.claim_sides import read_side
+    from lastgood.evidence.claim_sides import read_sides
 
-    sides = read_side(before), read_side(after)
+    with event_bar("verifying") as on_progress:
+        sides = read_sides(before, after, on_progress=on_progress)
     _refuse_shared(*sides)
     names = _changed(changed)
     chosen = [ClaimName(name) for name in dict.fromkeys(claims)]
@@ -161,11 +164,13 @@ def _print(result: ClaimResult) -> None:
     _say(f"compared: {result.measure}")
     for word, summary in (("before", result.before), ("after", result.after)):
         click.echo(f"  {word:<7} {_side_words(summary, result)}")
-    _say(f"effect  {_effect_words(result)}")
+    if result.before.n or result.after.n:
+        _say(f"effect  {_effect_words(result)}")
     for row in result.strata if len(result.strata) > 1 else ():
         ends = f"{_value(row.before, result)} -> {_value(row.after, result)}"
         _say(f"  {row.kind:<24} n {row.n_before} and {row.n_after}, {result.statistic} {ends}")
-    _say(f"method: {result.method}")
+    if result.before.n or result.after.n:
+        _say(f"method: {result.method}")
     for line in result.left_out:
         _say(f"left out: {line}")
     for reason in result.reasons:
@@ -185,7 +190,9 @@ def _say(text: str) -> None:
 
 
 def _side_words(summary: SideSummary, result: ClaimResult) -> str:
-    value = "none" if not summary.n else _value(summary.value, result, is_never=summary.never > 0)
+    if not summary.n:
+        return "nothing to compare"
+    value = _value(summary.value, result, is_never=summary.never > 0)
     words = f"n={summary.n}, {result.statistic} {value}"
     if summary.lo is not None and summary.hi is not None:
         ends = f"{_value(summary.lo, result)} to {_value(summary.hi, result)}"

@@ -17,8 +17,9 @@ import click
 
 from lastgood import __version__
 from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, BadInput
-from lastgood.cli.folder_words import refuse_folder
 from lastgood.cli.rate_options import question_options, rates_question, refuse_rate_options
+from lastgood.cli.verified_ledger import check_ledgers
+from lastgood.evidence.folder_words import refuse_folder
 
 if TYPE_CHECKING:
     from lastgood.contract.model import FailureContract
@@ -78,6 +79,7 @@ def bundle(
     from lastgood.evidence.rates_report import files_of
 
     path, asked_rates = ledger_path(ledger), rates_question(**asked)
+    check_ledgers([path])
     if not files_of(path):
         refuse_rate_options(str(path), asked_rates)
     with stages(4) as on_stage:

@@ -9,6 +9,8 @@ import click
 
 from lastgood.base.errors import EXIT_HELD
 from lastgood.cli.event_bar import event_bar
+from lastgood.cli.verified_ledger import check_ledgers
+from lastgood.evidence.folder_words import refuse_folder
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,6 +35,8 @@ def export(*, ledger: Path | None, output: Path, is_json: bool) -> int:
     from lastgood.ledger.place import default_ledger
 
     path = ledger or default_ledger()
+    refuse_folder(path)
+    check_ledgers([path])
     with event_bar("writing months") as on_progress:
         manifest = export_parquet(path, output, on_progress=on_progress)
     if is_json:
@@ -58,5 +62,4 @@ def export(*, ledger: Path | None, output: Path, is_json: bool) -> int:
         f"export  {output} ({manifest.size:,} events, {count} month{'' if count == 1 else 's'})"
     )
     click.echo(f"root    {manifest.root}")
-    click.echo(f"next    lastgood verify {path} says whether this root is that of the rows")
     return EXIT_HELD

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lastgood.base.errors import EXIT_HELD, BadInput
+from lastgood.evidence.folder_words import refuse_folder
 
 if TYPE_CHECKING:
     from lastgood.ledger.importers.importer import Options
@@ -115,6 +116,7 @@ def run_import(words: Sequence[str], *, ledger: Path | None, options: Options) -
     from lastgood.ledger.place import check_place, default_ledger
 
     format_name, paths = split_words(words)
+    refuse_folder(ledger or default_ledger())
     place = default_ledger() if ledger is None else check_place(ledger)
     done: list[Progress] = []
     try:

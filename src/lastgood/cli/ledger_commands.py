@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, EXIT_REFUSED, BadInput
-from lastgood.cli.folder_words import refuse_folder
 from lastgood.contract.taxonomy import EventKind, FailureClass
+from lastgood.evidence.folder_words import refuse_folder
 
 if TYPE_CHECKING:
     from lastgood.ledger.signing_key import Verifier
@@ -150,6 +150,7 @@ def record(
             needs="--class sdc and --run NAME",
         )
     is_known = kind in set(EventKind)
+    refuse_folder(ledger or default_ledger())
     path = default_ledger() if ledger is None else check_place(ledger)
     clock = SystemClock()
     with open_store(path, clock=clock) as store:  # first: a wrong path must not get a key beside it
@@ -250,7 +251,14 @@ def _read_head(file: Path | None) -> TreeHead | None:
     try:
         return parse_note(file.read_text(encoding="utf-8"), where=str(file))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput("the tree head cannot be read", where=str(file), found=str(error)) from error
+        found = error.strerror if isinstance(error, OSError) else "bytes that are no text"
+        raise BadInput(
+            "the tree head cannot be read",
+            where=str(file),
+            found=found,
+            needs="the three lines that verify prints",
+            next="write them with: lastgood verify LEDGER --save-head FILE",
+        ) from error
 
 
 def _write_head(file: Path, head: TreeHead) -> None:

@@ -156,8 +156,10 @@ def gather(
     question = ledger_question(flags)
     arguments: list[str] = []
     if ledger is not None:
+        from lastgood.cli.verified_ledger import check_ledgers
         from lastgood.evidence.plan_records import ledger_inputs
 
+        check_ledgers([ledger])
         with spinner("reading the ledger"):
             records = ledger_inputs(ledger, question)
         made = records.scenario

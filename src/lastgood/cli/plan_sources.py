@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lastgood.base.errors import BadInput
 from lastgood.base.units import parse_duration_us
+from lastgood.cli.verified_ledger import check_ledgers
 
 if TYPE_CHECKING:
     from lastgood.budget.projection import BackTest, RateSource
@@ -117,6 +118,7 @@ def _of_ledger(ledger: Path, source_devices: int | None, question: RatesQuestion
     from lastgood.cli.plan_inputs import Gathered, spinner
     from lastgood.evidence.plan_records import back_tests, ledger_inputs, rate_source
 
+    check_ledgers([ledger])
     with spinner("reading the ledger"):
         found = ledger_inputs(ledger, question)
     source = rate_source(

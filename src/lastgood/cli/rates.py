@@ -10,8 +10,9 @@ import click
 
 from lastgood.base.errors import EXIT_HELD, BadInput, Refused
 from lastgood.cli.evidence_commands import stages
-from lastgood.cli.folder_words import is_export, refuse_folder
 from lastgood.cli.rate_options import instant_us, mapping_files, rate_options, rates_question
+from lastgood.cli.verified_ledger import check_ledgers
+from lastgood.evidence.folder_words import is_export, refuse_folder
 
 if TYPE_CHECKING:
     from lastgood.evidence.rates_records import RatesQuestion
@@ -49,6 +50,7 @@ def rates(
     if compare:
         return _compare(compare, ledger=ledger, question=question, by=by, files=files, form=form)
     path = ledger_or_export(ledger)
+    check_ledgers([path])
     studies = _studies(path, question, by, files)
     if form == "text":
         _print_section(_rates_section(studies))
@@ -175,6 +177,7 @@ def _compare(
 
     _check_words(pair, ledger, question)
     sides = [_side(word, ledger, question) for word in pair]
+    check_ledgers(path for path, _ in sides)
     a, b = (
         _studies(path, own, by, files, name=name)
         for (path, own), name in zip(sides, ("A", "B"), strict=True)

@@ -25,13 +25,14 @@ from lastgood.cli.evidence_commands import (
     section_builders,
     stages,
 )
-from lastgood.cli.folder_words import is_export
 from lastgood.cli.rate_options import (
     mapping_files,
     rate_options,
     rates_question,
     refuse_rate_options,
 )
+from lastgood.cli.verified_ledger import check_ledgers
+from lastgood.evidence.folder_words import is_export
 
 if TYPE_CHECKING:
     from lastgood.evidence.rates_records import RatesQuestion
@@ -77,7 +78,10 @@ def report(
             next=f"lastgood report ... --charts DIR --chart-format {chart_format}",
         )
     question = rates_question(**asked)
-    with stages(3 if html or charts else 2) as on_stage, _opened(paths, ledger, on_stage) as (path, named, code):  # fmt: skip
+    stored = _stored(paths, ledger)
+    if stored is not None:
+        check_ledgers([stored])
+    with stages(3 if html or charts else 2) as on_stage, _opened(stored, paths, on_stage) as (path, named, code):  # fmt: skip
         on_stage("reading the ledger")
         made = _make_report(
             path,
@@ -120,13 +124,8 @@ def _print_report(made: Report, *, as_json: bool) -> None:
 # --- what is read -------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _opened(
-    paths: Sequence[Path], ledger: Path | None, on_stage: Any
-) -> Generator[tuple[Path, str, int]]:
-    """The ledger to read, how the report names it, and the exit code of what was read.
-
-    Files are imported into a ledger that is gone afterwards.
+def _stored(paths: Sequence[Path], ledger: Path | None) -> Path | None:
+    """The ledger or export that is meant; None for files that have to be imported first.
 
     Raises:
         BadInput: a ledger beside files, two ledgers, or no such path.
@@ -134,9 +133,7 @@ def _opened(
     named = [*([ledger] if ledger is not None else []), *paths]
     stored = [path for path in named if is_ledger(path) or is_export(path)]
     if len(named) <= 1 and (not named or stored or not os.path.exists(named[0])):
-        path = named[0] if stored and is_export(named[0]) else ledger_path(named[0] if named else None)  # fmt: skip
-        yield path, str(path), EXIT_HELD
-        return
+        return named[0] if stored and is_export(named[0]) else ledger_path(named[0] if named else None)  # fmt: skip
     if stored or ledger is not None:
         raise BadInput(
             "a report is about one ledger, or about files",
@@ -145,6 +142,20 @@ def _opened(
             needs="one ledger, or only files",
             next="bring files into a ledger with: lastgood import FILE... --ledger LEDGER",
         )
+    return None
+
+
+@contextmanager
+def _opened(
+    stored: Path | None, paths: Sequence[Path], on_stage: Any
+) -> Generator[tuple[Path, str, int]]:
+    """The ledger to read, how the report names it, and the exit code of what was read.
+
+    Files are imported into a ledger that is gone afterwards.
+    """
+    if stored is not None:
+        yield stored, str(stored), EXIT_HELD
+        return
     with tempfile.TemporaryDirectory(prefix="lastgood-report-") as folder:
         place = Path(folder) / "temporary.db"
         on_stage("importing")

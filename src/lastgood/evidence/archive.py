@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from lastgood.base.errors import BadInput, LastgoodError
+from lastgood.evidence.folder_words import what_folder
 
 MANIFEST, LEDGER, CONTRACT, HEAD, FIGURES, PAGE = (
     "manifest.json", "ledger.db", "contract.yaml", "tree-head.txt", "figures.json", "report.html",
@@ -100,7 +101,10 @@ def unpack(bundle: Path, into: Path) -> None:
 
 def _unpack_folder(bundle: Path, into: Path) -> None:
     try:
-        for path in sorted(bundle.iterdir()):
+        paths = sorted(bundle.iterdir())
+        if bundle / MANIFEST not in paths:
+            raise _no_bundle(bundle)
+        for path in paths:
             status = path.lstat()
             _check_entry(
                 bundle, path.name, is_plain=stat.S_ISREG(status.st_mode), size_bytes=status.st_size
@@ -109,6 +113,17 @@ def _unpack_folder(bundle: Path, into: Path) -> None:
                 _copy(read, into / path.name)
     except OSError as error:
         raise BadInput("the bundle cannot be read", where=str(bundle), found=str(error)) from error
+
+
+def _no_bundle(folder: Path) -> BadInput:
+    found, following = what_folder(folder)
+    return BadInput(
+        "not a bundle",
+        where=str(folder),
+        found=found,
+        needs="what lastgood bundle wrote",
+        next=following,
+    )
 
 
 def _unpack_tar(bundle: Path, into: Path) -> None:

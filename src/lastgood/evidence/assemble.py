@@ -5,6 +5,7 @@ Everything that a report depends on is in `Question`, so that whoever recomputes
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,9 +83,25 @@ def chosen_run(store: Store, wanted: str | None) -> str | None:
     runs = run_names(store)
     if wanted in runs:
         return wanted
-    shown = ", ".join(runs[-RUNS_NAMED_MAX:]) or "no run at all"
-    raise BadInput(
-        "no such run in the ledger", where=str(store.path), found=wanted, needs=f"one of: {shown}"
+    raise no_such_run(wanted, runs, where=str(store.path))
+
+
+def no_such_run(wanted: str, runs: Sequence[str], *, where: str) -> BadInput:
+    """The refusal that names the runs there are: all of few, else those with a like name, the newest, and how many.
+
+    `runs` are in the order in which they were started.
+    """
+    if len(runs) <= RUNS_NAMED_MAX:
+        needs = f"one of: {', '.join(runs)}" if runs else "a ledger with runs; this one has none"
+        return BadInput("no such run in the ledger", where=where, found=wanted, needs=needs)
+    near = difflib.get_close_matches(wanted, runs, n=RUNS_NAMED_MAX, cutoff=0.6)
+    shown = list(dict.fromkeys([*near, *reversed(runs)]))[:RUNS_NAMED_MAX]
+    return BadInput(
+        "no such run in the ledger",
+        where=where,
+        found=wanted,
+        needs=f"one of its {len(runs):,} runs, such as {', '.join(shown)}",
+        next=f'all of them: python -c \'import lastgood; print(*lastgood.open("{where}").runs, sep="\\n")\'',
     )
 
 

@@ -8,6 +8,7 @@ changed on purpose can be told apart from an improvement. What never happened is
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from typing import Any
 from lastgood.base.errors import BadInput
 from lastgood.base.units import format_duration
 from lastgood.budget.share_shift import Piece
-from lastgood.evidence.archive import unpack
+from lastgood.evidence.archive import LEDGER
+from lastgood.evidence.assemble import no_such_run
+from lastgood.evidence.checked_bundle import unpack_checked
 from lastgood.evidence.claim_conditions import (
     OUTSIDE_DRILL,
     Conditions,
@@ -28,6 +31,8 @@ from lastgood.evidence.claim_conditions import (
 from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.incident import Incident, fold_incidents
 from lastgood.ledger.store import read_store
+from lastgood.ledger.verified import require_verified
+from lastgood.ledger.verify import OnProgress
 from lastgood.ledger.walltime import WallState, WallTime, partition
 
 _WENT_ON = frozenset({"recovered", "resolved", "restarted"})
@@ -91,23 +96,32 @@ class Side:
         return any(c.is_injected for c in self.counted)
 
 
-def read_side(given: str) -> Side:
-    """The side in a ledger or a bundle; `PATH#RUN` takes one run of it.
+def read_sides(
+    before: str, after: str, *, on_progress: OnProgress | None = None
+) -> tuple[Side, Side]:
+    """The sides in two ledgers or bundles; `PATH#RUN` takes one run. A file on both sides is verified and read once.
 
     Raises:
         BadInput: no such file, neither a ledger nor a bundle, or a run that is not in it.
+        LedgerCorrupt: a ledger does not verify, or a bundle was changed.
     """
-    path, _, run = given.partition("#") if not Path(given).exists() else (given, "", "")
-    events = _events(Path(path))
-    if run:
-        runs = sorted({e.run for e in events if e.run})
-        if run not in runs:
-            raise BadInput(
-                "no such run in the ledger", where=given, found=run,
-                needs=f"one of: {', '.join(runs[-8:]) or 'no run at all'}",
-            )  # fmt: skip
-        events = [e for e in events if e.run == run]
-    return side_of(events, name=given)
+    events: dict[Path, list[Event]] = {}
+    sides = []
+    for given in (before, after):
+        text, _, run = given.partition("#") if not os.path.exists(given) else (given, "", "")
+        path = Path(text)
+        if path not in events:
+            events[path] = _events(path, on_progress)
+        chosen = events[path] if not run else _of_run(events[path], run, path)
+        sides.append(side_of(chosen, name=given))
+    return sides[0], sides[1]
+
+
+def _of_run(events: Sequence[Event], run: str, path: Path) -> list[Event]:
+    runs = dict.fromkeys(e.run for e in events if e.run)
+    if run not in runs:
+        raise no_such_run(run, list(runs), where=str(path))
+    return [e for e in events if e.run == run]
 
 
 def side_of(events: Sequence[Event], *, name: str) -> Side:
@@ -132,16 +146,17 @@ def side_of(events: Sequence[Event], *, name: str) -> Side:
     )
 
 
-def _events(path: Path) -> list[Event]:
+def _events(path: Path, on_progress: OnProgress | None) -> list[Event]:
     if path.is_dir() or path.suffix == ".tar":
-        with tempfile.TemporaryDirectory(prefix="lastgood-compare-") as folder:
-            unpack(path, Path(folder))
-            return _read(Path(folder) / "ledger.db")
-    if not path.is_file():
+        with tempfile.TemporaryDirectory(prefix="lastgood-compare-") as name:
+            unpack_checked(path, Path(name), on_progress=on_progress)
+            return _read(Path(name) / LEDGER)
+    if not os.path.isfile(path):
         raise BadInput(
             "no such ledger or bundle", where=str(path), found="nothing",
             needs="a ledger file, a bundle, or LEDGER#RUN",
         )  # fmt: skip
+    require_verified(path, on_progress=on_progress)
     return _read(path)
 
 

@@ -1,8 +1,8 @@
 """What `lastgood.open(PATH)` gives: the events, incidents and figures of a ledger, a bundle or an export, read only.
 
-Nothing is written, neither into the evidence nor beside it. A bundle is unpacked into a folder of our own, and one
-whose files do not hash to its manifest is refused. Everything is read when it is asked for; a live ledger therefore
-answers with what it holds by then.
+Nothing is written, neither into the evidence nor beside it. A ledger that does not verify is refused, and so is a
+bundle whose files do not hash to its manifest; a bundle is unpacked into a folder of our own. Everything is read when
+it is asked for; a live ledger therefore answers with what it holds by then, and is verified anew when it has grown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from lastgood.base.clock import Clock
-from lastgood.base.errors import BadInput, LedgerCorrupt
+from lastgood.base.errors import BadInput
 from lastgood.base.figures import Figure
 from lastgood.contract.load import default_contract, load_contract, parse_contract
 from lastgood.contract.model import FailureContract
@@ -25,14 +25,17 @@ from lastgood.evidence import archive
 from lastgood.evidence.assemble import (
     Builders,
     Question,
+    no_such_run,
     recorded_contract,
     reported_run,
     run_names,
 )
 from lastgood.evidence.bundle import read_contract
+from lastgood.evidence.checked_bundle import unpack_checked
 from lastgood.evidence.computed import compute_export, compute_report
+from lastgood.evidence.folder_words import is_bundle, what_folder
 from lastgood.evidence.incident_times import TIMES, quantile_figure
-from lastgood.evidence.manifest import Manifest, first_wrong_file, read_manifest
+from lastgood.evidence.manifest import Manifest
 from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.report import Named, Report, named_figures
 from lastgood.evidence.row_fields import EVENT_FIELDS, FIGURE_FIELDS, INCIDENT_FIELDS
@@ -40,11 +43,18 @@ from lastgood.evidence.rows import Rows
 from lastgood.ledger.event import Event
 from lastgood.ledger.grouping import LINKS, REPORT_RULE, Rule, parse_rule
 from lastgood.ledger.incident import Incident, fold_incidents
-from lastgood.ledger.store import read_store
+from lastgood.ledger.store import Store, read_store
 from lastgood.ledger.tree_head import TreeHead
+from lastgood.ledger.verified import require_verified
 
 SQLITE: Final = b"SQLite format 3\x00"
+TAR_MARK_AT: Final = 257
+TAR_MARK: Final = b"ustar"
 NAMED_MAX: Final = 8
+RUNS_MAX: Final = 100
+"""Runs that are reported on in one answer; a report takes about a tenth of a second."""
+FLEET: Final = "fleet"
+"""Name of the section that is about the whole ledger."""
 
 
 class Events(Rows[Event]):
@@ -74,17 +84,25 @@ class Figures(Rows[Named]):
     """Every figure of a report, in reading order, with its place (`path`) and its label."""
 
     report: Report
-    """The report that they stand in."""
+    """The report that they stand in; of several runs, that of the newest."""
 
     def named(self, name: str) -> Figure:
         """The first figure with this name, label or path.
 
         Raises:
-            BadInput: there is none; the message names what is near.
+            BadInput: there is none, or several runs have one; the message names what is near, or the runs.
         """
-        for found in self:
-            if name in {found.figure.name, found.label, found.path}:
-                return found.figure
+        having = [f for f in self if name in {f.figure.name, f.label, f.path}]
+        runs = list(dict.fromkeys(f.run for f in having if f.run is not None))
+        if len(runs) > 1:
+            raise BadInput(
+                "several runs have this figure",
+                found=f"{name!r} in {len(runs)} runs",
+                needs=f"one of: {', '.join(runs[-NAMED_MAX:])}",
+                next="ask for one run: figures(run=NAME)",
+            )
+        if having:
+            return having[0].figure
         names = {found.figure.name.lower(): found.figure.name for found in self}
         near = difflib.get_close_matches(name.lower(), names, n=NAMED_MAX, cutoff=0.5)
         near = [names[word] for word in near] or sorted(names.values())[:NAMED_MAX]
@@ -102,8 +120,11 @@ class Opened:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._manifest: Manifest | None = None
         self._place = path
+        self._verified: TreeHead | None = None
         if self.kind == "bundle":
             self._unpack()
+        elif self.kind == "ledger":
+            self._verify()
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -136,7 +157,7 @@ class Opened:
 
             told = read_export(self.path)
             return TreeHead(origin=told.origin, size=told.size, root=bytes.fromhex(told.root))
-        with read_store(self._place) as store:
+        with self._store() as store:
             return store.head()
 
     @property
@@ -146,7 +167,7 @@ class Opened:
             return list(
                 dict.fromkeys(e.run for e in self.events(kinds=EventKind.RUN_START) if e.run)
             )
-        with read_store(self._place) as store:
+        with self._store() as store:
             return run_names(store)
 
     def events(self, kinds: str | Iterable[str] | None = None, run: str | None = None) -> Events:
@@ -169,10 +190,10 @@ class Opened:
                 if (wanted is None or e.kind in wanted) and (run is None or e.run == run)
             ]
         else:
-            with read_store(self._place) as store:
+            with self._store() as store:
                 found = list(store.events(kinds=wanted, run=run))
         if run is not None and not found and run not in self.runs:
-            self._refuse_run(run)
+            raise no_such_run(run, self.runs, where=str(self.path))
         return Events(found, EVENT_FIELDS, about=self._about())
 
     def incidents(self, run: str | None = None, rule: str | None = None) -> Incidents:
@@ -190,18 +211,45 @@ class Opened:
     def figures(
         self, run: str | None = None, contract: str | os.PathLike[str] | None = None
     ) -> Figures:
-        """Every figure of the report that `lastgood report` shows: of one run, else of the newest, or of the fleet.
+        """Every figure that `lastgood report` shows: of one run, else of every run, or of the fleet; each row says which.
 
         A bundle answers with its own contract, and about its own run as of its own instant.
 
         Raises:
-            BadInput: no such run, or nothing to report.
+            BadInput: no such run, nothing to report, or too many runs to report on all of them.
         """
-        report = self._report(run, contract)
-        about = {**self._about(), "report": f"{report.title}, {report.subject}"}
-        figures = Figures(named_figures(report), FIGURE_FIELDS, about=about)
-        figures.report = report
+        rows: list[Named] = []
+        reports = [(name, self._report(name, contract)) for name in self._reported(run)]
+        for name, report in reports:
+            about_run = report.subject if name is None and self.kind != "export" else name
+            for found in named_figures(report):
+                is_fleet = found.path.startswith(f"{FLEET}/")
+                if is_fleet and report is not reports[-1][1]:
+                    continue  # it is the same in the report of every run
+                rows.append(found._replace(run=None if is_fleet else about_run))
+        last = reports[-1][1]
+        told = f"{last.title}, {last.subject}" if len(reports) == 1 else f"{len(reports)} runs"
+        figures = Figures(rows, FIGURE_FIELDS, about={**self._about(), "report": told})
+        figures.report = last
         return figures
+
+    def _reported(self, run: str | None) -> list[str | None]:
+        """Whose report is asked for; None leaves the choice to the report: an export, a bundle, or the fleet."""
+        if run is not None or self.kind != "ledger":
+            return [run]
+        with self._store() as store:
+            runs = run_names(store)
+            if len(runs) < 2 or reported_run(store, None) is None:
+                return [None]
+        if len(runs) > RUNS_MAX:
+            raise BadInput(
+                "too many runs to report on all of them",
+                where=str(self.path),
+                found=f"{len(runs):,} runs",
+                needs=f"at most {RUNS_MAX}, or one run",
+                next=f"figures(run={runs[-1]!r}) is the newest",
+            )
+        return [*runs]
 
     def _report(self, run: str | None, contract: str | os.PathLike[str] | None) -> Report:
         if self.kind == "export":
@@ -212,6 +260,7 @@ class Opened:
                     needs="the ledger itself, or figures() of the fleet",
                 )
             return compute_export(self.path, self._question(None), RatesQuestion())
+        self._verify()
         question = self._question(run)
         declared = self._contract(question.run, contract)
         return compute_report(self._place, declared, question, self._builders).report
@@ -231,7 +280,7 @@ class Opened:
             return load_contract(Path(named))
         if self._manifest is not None:
             return read_contract(self._place.with_name(archive.CONTRACT), source=archive.CONTRACT)
-        with read_store(self._place) as store:
+        with self._store() as store:
             started = store.events(run=reported_run(store, run), kinds=[EventKind.RUN_START])
             recorded = recorded_contract(started)
         return (
@@ -244,48 +293,66 @@ class Opened:
         self._folder = tempfile.TemporaryDirectory(prefix="lastgood-open-")
         folder = Path(self._folder.name)
         try:
-            archive.unpack(self.path, folder)
-            self._manifest = read_manifest(folder)
-            wrong = first_wrong_file(self._manifest, folder)
-            if wrong is not None:
-                raise LedgerCorrupt(
-                    "the bundle was changed after it was written",
-                    where=f"{self.path}: {wrong.where}",
-                    found=wrong.recomputed,
-                    needs=wrong.stored,
-                    next=f"run: lastgood recompute {self.path}",
-                )
+            self._manifest = unpack_checked(self.path, folder)
         except BaseException:
             self.close()
             raise
         self._place = folder / archive.LEDGER
 
+    def _store(self) -> Store:
+        """The ledger to read, verified."""
+        self._verify()
+        return read_store(self._place)
+
+    def _verify(self) -> None:
+        """Verify the ledger, unless it was and has not grown since. The copy out of a bundle is nobody else's."""
+        if self.kind != "ledger":
+            return
+        if self._verified is not None:
+            with read_store(self._place) as store:
+                if store.head() == self._verified:
+                    return
+        self._verified = require_verified(self._place).head
+
     def _about(self) -> dict[str, str]:
         return {"from": str(self.path)}
 
-    def _refuse_run(self, run: str) -> None:
-        shown = ", ".join(self.runs[-NAMED_MAX:]) or "no run at all"
-        raise BadInput(
-            "no such run in the ledger", where=str(self.path), found=run, needs=f"one of: {shown}"
-        )
-
 
 def _kind(path: Path) -> Any:
-    """A ledger by its first bytes, an export by its Parquet files, else a bundle, which says itself what is wrong.
+    """A ledger by its first bytes, an export by its Parquet files, a bundle by its manifest or as a tar.
 
     Raises:
-        BadInput: there is nothing at this path.
+        BadInput: there is nothing at this path, or nothing of these.
     """
+    needs = "a ledger, a bundle (folder or tar), or a folder that lastgood export wrote"
     if os.path.isdir(path):
-        return "export" if any(path.glob("*.parquet")) else "bundle"
+        if any(path.glob("*.parquet")):
+            return "export"
+        if (
+            is_bundle(path) or (path / archive.MANIFEST).exists()
+        ):  # a broken one says itself what is wrong
+            return "bundle"
+        found, following = what_folder(path)
+        raise BadInput("nothing to open", where=str(path), found=found, needs=needs, next=following)
     try:
         with path.open("rb") as file:
-            return "ledger" if file.read(len(SQLITE)) == SQLITE else "bundle"
+            head = file.read(TAR_MARK_AT + len(TAR_MARK))
     except OSError as error:
         raise BadInput(
             "nothing to open",
             where=str(path),
             found=error.strerror or str(error),
-            needs="a ledger, a bundle (folder or tar), or a folder that lastgood export wrote",
+            needs=needs,
             next="make one from nothing with: lastgood demo",
         ) from error
+    if head.startswith(SQLITE) or (not head and os.path.exists(f"{path}-wal")):
+        return "ledger"
+    if head[TAR_MARK_AT:] == TAR_MARK:
+        return "bundle"
+    raise BadInput(
+        "nothing to open",
+        where=str(path),
+        found="a file of another kind",
+        needs=needs,
+        next=f"if it is a log: lastgood import {path} --ledger LEDGER",
+    )

@@ -21,13 +21,13 @@ from lastgood.base.errors import BadInput, LastgoodError
 from lastgood.evidence import archive
 from lastgood.evidence.assemble import Builders, build_report, chosen_run, events_of_run
 from lastgood.evidence.bundle import read_contract
+from lastgood.evidence.checked_bundle import ledger_mismatch, read_head
 from lastgood.evidence.html import render_html, without_charts
 from lastgood.evidence.manifest import Manifest, Mismatch, first_wrong_file, read_manifest
 from lastgood.evidence.rates_report import fleet_part
 from lastgood.evidence.report import Report, figures_in, plain
 from lastgood.ledger.store import read_store
-from lastgood.ledger.tree_head import TreeHead, parse_note
-from lastgood.ledger.verify import OTHER_LEDGER, verify_ledger
+from lastgood.ledger.tree_head import TreeHead
 
 RELATIVE_MAX = 1e-9
 
@@ -70,10 +70,10 @@ def recompute_bundle(
         archive.unpack(bundle, folder)
         manifest = read_manifest(folder)
         wrong = first_wrong_file(manifest, folder)
-        head = _read_head(folder)
+        head = read_head(folder)
         if wrong is None:
             on_stage("verifying the ledger")
-            wrong = _ledger_mismatch(folder, head)
+            wrong = ledger_mismatch(folder, head)
         if wrong is not None:
             return _ended(manifest, head, wrong)
         on_stage("recomputing")
@@ -93,43 +93,6 @@ def _named_as_in_the_bundle(folder: Path) -> Generator[None]:
             if isinstance(text, str):
                 setattr(error, part, text.replace(f"{folder}/", ""))
         raise
-
-
-def _read_head(folder: Path) -> TreeHead:
-    try:
-        return parse_note((folder / archive.HEAD).read_text(encoding="utf-8"), where=archive.HEAD)
-    except UnicodeDecodeError as error:
-        raise BadInput(
-            "the tree head cannot be read", where=archive.HEAD, found=str(error)
-        ) from error
-
-
-def _ledger_mismatch(folder: Path, head: TreeHead) -> Mismatch | None:
-    """What is wrong with the bundled ledger; it must end exactly at the bundled head."""
-    try:
-        result = verify_ledger(folder / archive.LEDGER, head=head)
-    except BadInput as error:
-        if error.code != OTHER_LEDGER:
-            raise
-        return Mismatch(
-            where=archive.LEDGER,
-            stored=f"tree head of the ledger {head.origin}",
-            recomputed=f"another ledger, {error.needs}",
-        )
-    if not result.ok:
-        row = "" if result.first_bad_seq is None else f", first bad row {result.first_bad_seq}"
-        return Mismatch(
-            where=f"{archive.LEDGER}{row}",
-            stored=f"tree head of {head.size} events, root {head.root_hex[:16]}...",
-            recomputed=result.reason.replace(f"{folder}/", ""),
-        )
-    if result.size != head.size:
-        return Mismatch(
-            where=archive.LEDGER,
-            stored=f"tree head of {head.size} events",
-            recomputed=f"{result.size} events",
-        )
-    return None
 
 
 def _recompute(folder: Path, manifest: Manifest, head: TreeHead, builders: Builders) -> Report:

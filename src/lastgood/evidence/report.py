@@ -216,6 +216,8 @@ class Named(NamedTuple):
     label: str
     """Such as `fail-stop, Count`."""
     figure: Figure
+    run: str | None = None
+    """The run that the report is about; None for the fleet."""
 
 
 def figures_in(report: Report) -> list[tuple[str, Figure]]:

@@ -137,6 +137,7 @@ def _companions(found: Named) -> list[str]:
 
 
 FIGURE_FIELDS: Final = (
+    _own("run", "text", "The run that it is about; null for the fleet."),
     _own("path", "text", "Where it stands in the report: section, part, table, row, column."),
     _own("label", "text", "What a reader sees beside it."),
     _figure("name", "text", "Its own name."),

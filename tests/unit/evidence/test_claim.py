@@ -6,7 +6,7 @@ import pytest
 
 from lastgood.evidence.claim import judge_claims
 from lastgood.evidence.claim_records import Asked, ClaimName
-from lastgood.evidence.claim_sides import read_side, side_of
+from lastgood.evidence.claim_sides import read_sides, side_of
 from tests.unit.evidence.claim_cases import TEN, side_events, write_side
 
 HALF = [v / 2 for v in TEN]
@@ -174,8 +174,9 @@ def test_a_time_is_taken_from_the_onset_where_no_injection_is_on_record():
 def test_a_run_of_a_ledger_can_be_a_side(tmp_path):
     path = write_side(tmp_path / "l.db", "a", TEN)
     write_side(path, "b", HALF)
-    assert read_side(f"{path}#b").runs == ("b",)
-    assert len(read_side(str(path)).counted) == 20
+    one, both = read_sides(f"{path}#b", str(path))
+    assert one.runs == ("b",)
+    assert len(both.counted) == 20
     assert not list(tmp_path.glob("*-wal"))
 
 

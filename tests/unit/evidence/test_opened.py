@@ -6,12 +6,13 @@ import datetime as dt
 import math
 import sys
 
+import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import lastgood
-from lastgood.base.errors import BadInput, LedgerCorrupt, MissingExtra
+from lastgood.base.errors import BadInput, LedgerCorrupt, MissingExtra, Problems
 from lastgood.budget.order_statistics import quantile_ranks
 from lastgood.evidence.bundle import write_bundle
 from lastgood.evidence.incident_times import quantile_figure
@@ -26,6 +27,12 @@ from tests.unit.evidence.sample_run import FAULTS, RUN
 
 pa = pytest.importorskip("pyarrow")
 KERNEL_LOG = "tests/samples/import/kern.log"
+
+
+def foreign_database(path):
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE t (x)")
+    connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -185,9 +192,60 @@ def test_nothing_and_something_else_are_told_apart(tmp_path):
     with pytest.raises(BadInput, match="nothing to open") as caught:
         lastgood.open(tmp_path / "no.db")
     assert "lastgood demo" in str(caught.value)
-    (tmp_path / "text").write_text("hello")
-    with pytest.raises(BadInput, match="bundle cannot be read"):
-        lastgood.open(tmp_path / "text")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda p: p.write_text("hello"), ("found a file of another kind", "lastgood import")),
+        (lambda p: p.write_bytes(b""), ("found a file of another kind",)),
+        (lambda p: p.mkdir(), ("a folder without a ledger", "needs a ledger, a bundle")),
+        (lambda p: (p.mkdir(), (p / "my.db").touch()), ("a folder with my.db", "my.db")),
+        (lambda p: (p.mkdir(), (p / "manifest.json").write_text("[]")), ("bundle",)),
+        (foreign_database, ("not a ledger", "a SQLite database of something else")),
+    ],
+)  # fmt: skip
+def test_what_is_none_of_these_is_named_for_what_it_is(tmp_path, make, told):
+    make(tmp_path / "it")
+    with pytest.raises((BadInput, Problems)) as caught:
+        lastgood.open(tmp_path / "it")
+    for part in told:
+        assert part in str(caught.value)
+    assert "Errno" not in str(caught.value)
+
+
+def test_figures_and_incidents_are_of_the_same_runs_and_every_row_says_which(places):
+    opened = lastgood.open(places["ledger"])
+    assert opened.figures().arrow().column("run").unique().to_pylist() == opened.runs
+    assert opened.figures(run=RUN).arrow().column("run").unique().to_pylist() == [RUN]
+    assert {i.run for i in opened.incidents()} <= set(opened.runs)
+    with pytest.raises(BadInput, match="several runs have this figure") as caught:
+        opened.figures().named("ETTR")
+    assert f"{RUN}, quiet-1" in str(caught.value)
+    assert opened.figures(run=RUN).named("ETTR").value == opened.figures(run=RUN)[0].figure.value
+    with lastgood.open(places["tar"]) as bundle:
+        assert {found.run for found in bundle.figures()} == {RUN}
+
+
+def test_a_fleet_stands_once_beside_its_runs(tmp_path):
+    path = tmp_path / "both.db"
+    import_files([sample_path(KERNEL_LOG)], ledger=path)
+    with open_store(path) as store:
+        store.append([*sample_run.five_faults(), *sample_run.undisturbed()])
+    found = lastgood.open(path).figures()
+    places = [(row.run, row.path) for row in found]
+    assert len(set(places)) == len(places)
+    assert {row.run for row in found} == {RUN, "quiet-1", None}
+
+
+def test_figures_of_very_many_runs_are_asked_for_one_by_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("lastgood.evidence.opened.RUNS_MAX", 1)
+    path = tmp_path / "two.db"
+    with open_store(path) as store:
+        store.append([*sample_run.five_faults(), *sample_run.undisturbed()])
+    with pytest.raises(BadInput, match="too many runs") as caught:
+        lastgood.open(path).figures()
+    assert "quiet-1" in str(caught.value)
 
 
 def test_without_a_path_it_is_the_ledger_of_this_machine(places, monkeypatch):

@@ -1,4 +1,4 @@
-"""A folder where a ledger was meant: what it is, and what to type instead. Nothing heavy is loaded for it."""
+"""A folder where a file was meant: what it is, and what to type instead. Nothing heavy is loaded for it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ def refuse_folder(path: Path) -> None:
     """
     if not os.path.isdir(path):
         return
-    found, following = _what(path)
+    found, following = what_folder(path)
     raise BadInput(
         "not a ledger", where=str(path), found=found, needs="a ledger file", next=following
     )
 
 
-def _what(path: Path) -> tuple[str, str]:
+def what_folder(path: Path) -> tuple[str, str]:
+    """What a folder is, and what to type instead."""
     if is_export(path):
         read = f"lastgood rates --ledger {path} (an export is checked whenever it is read)"
         return (
             "a folder that lastgood export wrote",
             f"{read}; to check the ledger that it came from: lastgood verify LEDGER",
         )
-    if _is_bundle(path):
+    if is_bundle(path):
         return "a bundle", f"lastgood recompute {path}"
     ledgers = sorted(path.glob("*.db"))[:NAMED_MAX]
     if ledgers:
@@ -50,8 +51,8 @@ def _what(path: Path) -> tuple[str, str]:
     )
 
 
-def _is_bundle(path: Path) -> bool:
-    """A manifest that lists a report; a broken one is no bundle here, and recompute says why."""
+def is_bundle(path: Path) -> bool:
+    """True for a folder with a manifest of a bundle; a broken one is none here, and recompute says why."""
     try:
         with open(path / "manifest.json", "rb") as file:
             told = json.loads(file.read(MANIFEST_BYTES_MAX))
