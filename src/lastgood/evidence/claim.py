@@ -14,7 +14,15 @@ import msgspec
 from lastgood.budget.multiplicity import holm
 from lastgood.evidence.claim_conditions import differences
 from lastgood.evidence.claim_measure import measure
-from lastgood.evidence.claim_records import TOO_FEW, Answer, Asked, ClaimName, ClaimResult, Found
+from lastgood.evidence.claim_records import (
+    MAY_DIFFER,
+    TOO_FEW,
+    Answer,
+    Asked,
+    ClaimName,
+    ClaimResult,
+    Found,
+)
 from lastgood.evidence.claim_sides import Side
 
 
@@ -51,7 +59,9 @@ def _answered(
         differing=differing,
         next=_next(found, asked),
         p=found.p,
-        p_adjusted=(p_any if answer is Answer.WORSE else p) if count > 1 else None,
+        p_adjusted=max(p_any if answer is Answer.WORSE else p, found.p or 0.0)
+        if count > 1
+        else None,
         needed=found.result.needed if _helps_more(found, answer) else "",
     )
 
@@ -67,6 +77,8 @@ def _next(found: Found, asked: Asked) -> str:
     """What a person can type where the conditions left nothing to tell."""
     if not found.to_name:
         return ""
+    if MAY_DIFFER.union(asked.changed).issuperset(found.to_name):
+        return f"take runs with one value of {', '.join(found.to_name)} on each side: LEDGER#RUN"
     names = ",".join(sorted({*found.to_name, *asked.changed}))
     return (
         f"make the sides alike, or say what was changed on purpose or may differ: --changed {names}"

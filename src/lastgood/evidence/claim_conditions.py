@@ -53,12 +53,29 @@ class Starts:
         return (before or [conditions for _, conditions in starts[:1]] or [{}])[-1]
 
 
-def key_of(conditions: Conditions, changed: frozenset[str]) -> Key:
-    """What has to be alike: everything on record but what was changed on purpose."""
+def pooled(
+    before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]], changed: frozenset[str]
+) -> frozenset[str]:
+    """Of what was changed on purpose or may differ: that of which the two sides share no value, or have only one.
+
+    A condition with several values of which both sides have one keeps incidents apart whatever was said of it: pooled,
+    another mix of its values would look like a difference between the sides.
+    """
+    return frozenset(
+        name
+        for name in {*changed, *MAY_DIFFER}
+        if not _is_mixed(before.get(name, ()), after.get(name, ()))
+    )
+
+
+def _is_mixed(before: Sequence[str], after: Sequence[str]) -> bool:
+    return not set(before).isdisjoint(after) and len({*before, *after}) > 1
+
+
+def key_of(conditions: Conditions, pooled: frozenset[str]) -> Key:
+    """What has to be alike: everything on record but what is pooled."""
     return tuple(
-        (name, conditions[name])
-        for name in NAMES
-        if name in conditions and name not in changed and name not in MAY_DIFFER
+        (name, conditions[name]) for name in NAMES if name in conditions and name not in pooled
     )
 
 
@@ -79,26 +96,25 @@ def every_value(all_conditions: Iterable[Conditions]) -> dict[str, tuple[str, ..
 def differences(
     before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]], changed: frozenset[str]
 ) -> dict[str, str]:
-    """Name -> in words, of every condition that differs or that nobody keeps apart."""
+    """Name -> in words, of every condition that differs, and of one that was said to differ and is on both sides."""
     found = {}
     for name in sorted({*before, *after}):
         a, b = before.get(name, ()), after.get(name, ())
+        by_value = _is_mixed(a, b) and (name in changed or name in MAY_DIFFER)
         if a != b:
             found[name] = (
                 f"{name}: {', '.join(a) or 'not recorded'} before, {', '.join(b) or 'not recorded'} after"
             )
-        elif len(a) > 1 and (name in changed or name in MAY_DIFFER):
-            found[name] = f"{name}: {', '.join(a)} on both sides, and not told apart"
+        elif by_value:
+            found[name] = f"{name}: {', '.join(a)} on both sides"
+        if by_value:
+            found[name] += ", compared value by value"
     return found
 
 
-def unexcused(differing: Mapping[str, str], changed: frozenset[str]) -> dict[str, str]:
-    """Those that nobody said were changed."""
-    return {
-        name: text
-        for name, text in differing.items()
-        if name not in changed and name not in MAY_DIFFER
-    }
+def unexcused(differing: Mapping[str, str], pooled: frozenset[str]) -> dict[str, str]:
+    """Those that keep incidents apart."""
+    return {name: text for name, text in differing.items() if name not in pooled}
 
 
 def _started(event: Event) -> Conditions:

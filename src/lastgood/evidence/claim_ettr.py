@@ -17,6 +17,7 @@ from lastgood.evidence.claim_conditions import (
     differences,
     key_of,
     missing,
+    pooled,
     unexcused,
 )
 from lastgood.evidence.claim_records import (
@@ -98,14 +99,15 @@ def _piece(piece: TimePiece, *, is_unknown_useful: bool) -> Piece:
 
 
 def _alike(before: Side, after: Side, changed: frozenset[str]) -> _Alike:
+    apart_not = pooled(before.conditions, after.conditions, changed)
     cells: tuple[dict[Key, list[TimePiece]], ...] = ({}, {})
     for cell, side in zip(cells, (before, after), strict=True):
         for piece in side.pieces:
             if not missing(piece.conditions, changed):
-                cell.setdefault(key_of(piece.conditions, changed), []).append(piece)
+                cell.setdefault(key_of(piece.conditions, apart_not), []).append(piece)
     both = sorted(cells[0].keys() & cells[1].keys())
     keys = [k for k in both if min(len(cells[0][k]), len(cells[1][k])) >= PIECES_MIN]
-    unlike = unexcused(differences(before.conditions, after.conditions, changed), changed)
+    unlike = unexcused(differences(before.conditions, after.conditions, changed), apart_not)
     left_out: list[str] = []
     obstacles: list[str] = []
     to_name: set[str] = set()
@@ -185,17 +187,24 @@ def _different_injections(
     """In the field the mix of faults is part of the answer; on purpose it is what somebody chose."""
     if not (before.is_injected or after.is_injected):
         return []
+    apart_not = pooled(before.conditions, after.conditions, changed)
     counts = [
         Counter(
             (c.kind, key)
             for c in side.counted
-            if (key := _started_with(key_of(c.conditions, changed))) in map(_started_with, alike.keys)
+            if (key := _started_with(key_of(c.conditions, apart_not))) in map(_started_with, alike.keys)
         )
         for side in (before, after)
     ]  # fmt: skip
     if counts[0] == counts[1]:
         return []
-    more = [sorted(kind for kind, _ in (counts[i] - counts[1 - i]).elements()) for i in (0, 1)]
+    more = [
+        [
+            f"{kind} ({count} more)"
+            for (kind, _), count in sorted((counts[i] - counts[1 - i]).items())
+        ]
+        for i in (0, 1)
+    ]
     words = [
         f"{word} has more of: {', '.join(extra)}"
         for word, extra in zip(WORDS, more, strict=True)

@@ -17,6 +17,7 @@ from lastgood.evidence.claim_conditions import (
     differences,
     key_of,
     missing,
+    pooled,
     unexcused,
 )
 from lastgood.evidence.claim_records import StratumRow
@@ -91,6 +92,7 @@ def strata_of(
     take: Callable[[Counted], float | None], before: Side, after: Side, changed: frozenset[str]
 ) -> Strata:
     """The incidents of both sides, each among its like."""
+    apart_not = pooled(before.conditions, after.conditions, changed)
     cells: dict[_Cell, Group] = {}
     bare: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     unrecorded: set[str] = set()
@@ -101,7 +103,7 @@ def strata_of(
             if lacks or counted.kind == UNKNOWN_KIND:
                 bare[number][counted.kind] += 1
                 continue
-            group = cells.setdefault((counted.kind, key_of(counted.conditions, changed)), Group())
+            group = cells.setdefault((counted.kind, key_of(counted.conditions, apart_not)), Group())
             value = take(counted)
             if value is None:
                 group.unknown[number] += 1
@@ -110,7 +112,7 @@ def strata_of(
     _name(cells)
     apart = Apart.of(cells, bare, unrecorded)
     shared = {cell: cells[cell] for cell in sorted(cells) if _is_shared(cells[cell])}
-    unlike = unexcused(differences(before.conditions, after.conditions, changed), changed)
+    unlike = unexcused(differences(before.conditions, after.conditions, changed), apart_not)
     reasons, to_name = apart.obstacles(unlike, has_shared=bool(shared))
     return Strata(
         groups=tuple(shared.values()),

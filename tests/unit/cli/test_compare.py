@@ -90,6 +90,56 @@ def test_json_holds_every_number_and_both_sides(sides, capsys):
     assert found["before"]["conditions"]["world"] == ["4"]
 
 
+def test_a_side_with_nothing_to_compare_says_so_in_words(sides, capsys):
+    """No count of nothing, no median of it, and no method that was not used."""
+    arguments = [
+        "compare",
+        sides("a"),
+        sides("b", []),
+        "--claim",
+        "recovery_time",
+        "--claim",
+        "ettr",
+    ]
+    assert main(arguments) == 3
+    out = capsys.readouterr().out
+    assert out.count("  before  nothing to compare\n") == 2
+    assert out.count("  after   nothing to compare\n") == 2
+    for word in ("n=0", "none", "effect", "method"):
+        assert word not in out
+
+
+def test_an_adjusted_chance_is_never_smaller_than_the_plain_one(sides, capsys):
+    arguments = [
+        "compare",
+        sides("a"),
+        sides("b", kinds=("crash",)),
+        "--claim",
+        "recovery_time",
+        "--claim",
+        "ettr",
+    ]
+    assert main([*arguments, "--json"]) == 3
+    claims = json.loads(capsys.readouterr().out)["claims"]
+    assert all(claim["p_adjusted"] >= claim["p"] for claim in claims)
+    assert (
+        "before has more of: sigstop (10 more); after has more of: crash (10 more)"
+        in claims[1]["reasons"][0]
+    )
+
+
+def test_a_run_that_is_not_there_is_answered_with_those_that_are_near(tmp_path, capsys):
+    path = tmp_path / "many.db"
+    for number in range(12):
+        write_side(path, f"run-{number:02}", TEN[:1])
+    assert main(["compare", f"{path}#run-3", str(path), "--claim", "ettr"]) == 2
+    told = capsys.readouterr().err
+    assert "one of its 12 runs" in told
+    assert "run-03" in told
+    assert "run-11" in told
+    assert "lastgood.open(" in told
+
+
 def test_a_ledger_is_not_compared_with_itself(sides, capsys):
     path = sides("a")
     assert main(["compare", path, path, "--claim", "ettr"]) == 2

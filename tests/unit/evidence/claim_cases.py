@@ -12,7 +12,7 @@ TEN = [1.00, 1.02, 0.98, 1.05, 1.10, 0.95, 1.01, 1.03, 0.99, 1.07]
 
 def side_events(
     run, detect_s, *, recovery_s=0.3, lost=(), kinds=("sigstop",), world=4, host="h1", floor_us=1_000_000,
-    escalated=(), undetected=0, mode="drill", late_s=3,
+    escalated=(), undetected=0, mode="drill", late_s=3, version="1",
 ):  # fmt: skip
     """One run: an incident a minute, each with its injection, its times and the steps that it lost."""
     common = {
@@ -20,7 +20,7 @@ def side_events(
         "run": run,
         "attempt": 1,
         "topology": "t",
-        "versions": {"lastgood": "1"},
+        "versions": {"lastgood": version},
     }
     body = {
         "world": world, "spares": 1, "mode": mode, "host": host, "hang_floor_us": floor_us,
