@@ -98,7 +98,7 @@ class Pseudonyms:
 
     def key(self, key: str) -> str:
         """A key of a body: the name of a field stays, because it means that field; anything else is treated as text."""
-        return key if key in self._public.keys or key.isdigit() else self.text(key)
+        return key if self._public.has_key(key) or key.isdigit() else self.text(key)
 
     def _part(self, text: str, level: int, *, is_ours: bool) -> str:
         """Phrases, then addresses, then paths are taken out; of what is left between them, word by word."""
@@ -134,7 +134,7 @@ class Pseudonyms:
             return self.name(token, self._known[token])
         if masked := _MASKED.fullmatch(token):
             return self.name(token, masked[1])
-        if _NUMBER.fullmatch(token) or token.lower() in self._public.words:
+        if _NUMBER.fullmatch(token) or self._public.has_word(token):
             return token
         if is_ours and _OWN.fullmatch(token):
             return token
@@ -146,4 +146,4 @@ class Pseudonyms:
         """True for a part of a name that would stand alone as a name too."""
         if _NUMBER.fullmatch(part):
             return part.isdigit() and len(part) >= NUMBER_NAME_DIGITS_MIN
-        return part.strip(".-%~").lower() not in self._public.words
+        return not self._public.has_word(part.strip(".-%~"))

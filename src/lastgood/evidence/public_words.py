@@ -11,7 +11,6 @@ import functools
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -23,30 +22,73 @@ WORD = re.compile(r"[A-Za-z]+(?:[_.\-][A-Za-z]+)*")
 WORD_CHARS_MAX = 40
 
 
-@dataclass(frozen=True, slots=True)
 class PublicWords:
-    """What may stand in a shared text, in lower case; and the names that a key of a body may have."""
+    """What may stand in a shared text, and the names that a key of a body may have.
 
-    words: frozenset[str]
-    keys: frozenset[str]
+    Parsing every source takes two seconds, so one is parsed when a word that stands somewhere in its text is asked for,
+    and small ones first. The answer is the same as if all had been.
+    """
+
+    def __init__(self) -> None:
+        """Read the tables; of the sources only the text."""
+        self._words: set[str] = set()
+        """In lower case."""
+        self._keys: set[str] = set()
+        self._unread: list[tuple[str, str]] = []
+        """Sources that were not parsed yet: the text, and the same in lower case."""
+        self._refused: set[str] = set()
+        words = {str(word) for axis in AXES.values() for word in axis}
+        keys: set[str] = set()
+        for package in PACKAGES:
+            for file in _walk(files("lastgood") / package):
+                text = file.read_text(encoding="utf-8")
+                if file.name.endswith(".py"):
+                    self._unread.append((text, text.lower()))
+                elif file.name.endswith(".yaml"):
+                    words.update(_words_of(text))
+                else:
+                    keys.add(file.name.removesuffix(".json"))  # events name their table
+                    _read_table(json.loads(text), words, keys)
+        self._unread.sort(key=lambda texts: len(texts[0]))
+        self._add(words, keys)
+
+    def has_word(self, word: str) -> bool:
+        """True for a word, in whatever case, of a text that lastgood itself writes, or of its tables."""
+        return self._has(word.lower(), self._words)
+
+    def has_key(self, key: str) -> bool:
+        """True for such a word in just this spelling, and for a name in the source."""
+        return self._has(key, self._keys)
+
+    def _has(self, word: str, known: set[str]) -> bool:
+        if word in known:
+            return True
+        if word in self._refused:
+            return False
+        low = word.lower()
+        for number, (text, lowered) in enumerate(self._unread):
+            if low not in lowered:
+                continue
+            words: set[str] = set()
+            keys: set[str] = set()
+            _read_source(text, words, keys)
+            self._add(words, keys)
+            self._unread[number] = ("", "")
+            if word in known:
+                return True
+        self._unread = [texts for texts in self._unread if texts[0]]
+        self._refused.add(word)
+        return False
+
+    def _add(self, words: set[str], keys: set[str]) -> None:
+        self._words.update(word.lower() for word in words)
+        self._keys |= keys | words
 
 
 @functools.cache
 def public_words() -> PublicWords:
     """The words and the names of fields in the source of the packages that write events, and in their tables."""
-    words: set[str] = {str(word) for axis in AXES.values() for word in axis}
-    keys: set[str] = set()
-    for package in PACKAGES:
-        for file in _walk(files("lastgood") / package):
-            text = file.read_text(encoding="utf-8")
-            if file.name.endswith(".py"):
-                _read_source(text, words, keys)
-            elif file.name.endswith(".yaml"):
-                words.update(_words_of(text))
-            else:
-                keys.add(file.name.removesuffix(".json"))  # events name their table
-                _read_table(json.loads(text), words, keys)
-    return PublicWords(frozenset(word.lower() for word in words), frozenset(keys | words))
+    return PublicWords()
 
 
 def _walk(folder: Traversable) -> Iterator[Traversable]:
