@@ -6,9 +6,11 @@ called internal (70), and even then the traceback comes only with `--debug` or L
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
+from pathlib import Path
 
 import click
 
@@ -71,11 +73,34 @@ def _code_of_system_exit(error: SystemExit) -> int:
 
 
 def _tell(error: LastgoodError) -> int:
+    if error.next is None and isinstance(error.__cause__, OSError):
+        error.next = _after_os_error(error.__cause__, is_written="writ" in error.what)
     if is_debug():
         traceback.print_exception(error, file=sys.stderr)
     else:
         click.echo(f"lastgood: {error.code}: {error}", err=True)
     return error.exit_code
+
+
+def _after_os_error(error: OSError, *, is_written: bool) -> str | None:
+    """What to do about an answer of the kernel that nobody knew a better step for."""
+    if not isinstance(error.filename, str):
+        return None
+    path = Path(error.filename)
+    match error.errno:
+        case errno.ENOENT if is_written:
+            return f"run: mkdir -p {path.parent}"
+        case errno.ENOENT:
+            return f"check the name: ls {path.parent}"
+        case errno.EISDIR:
+            return f"name a file in it, such as {path / 'NAME'}"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return f"run: ls -ld {path} {path.parent}"
+        case errno.EEXIST | errno.ENOTDIR:
+            return "name another path"
+        case errno.ENOSPC:
+            return f"run: df -h {path.parent}"
+    return None
 
 
 def _is_ours(error: ModuleNotFoundError) -> bool:

@@ -94,6 +94,8 @@ class _Reading:
         """One line as one event."""
         data = _unframed(row.raw)
         if data is None:
+            if not _begins_as_one(row.raw):
+                raise RowProblem("no line of a spool", "it does not begin as one does")
             if self._is_last:
                 self._context.ignore(row, "the last line is cut: its writer was killed in it")
                 self._context.note(
@@ -130,6 +132,11 @@ class _Reading:
         if found.kind != EventKind.STEP:
             self._spools.keep(job, self._folder, event)
         yield event
+
+
+def _begins_as_one(line: bytes) -> bool:
+    """True for a line that may have been cut anywhere."""
+    return line.startswith(_HEAD) or _HEAD.startswith(line)
 
 
 def _unframed(line: bytes) -> bytes | None:
