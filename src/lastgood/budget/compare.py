@@ -12,7 +12,7 @@ Przyborowski and Wilenski (1940); bootstrap of a quantile, Efron (1979).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.errors import BadInput
@@ -26,7 +26,6 @@ from lastgood.budget.finding import (
     student_p,
     without_answer,
 )
-from lastgood.budget.operational import ExposureCurve
 from lastgood.budget.rate_interval import RateInterval
 from lastgood.budget.rates import RateStudy
 from lastgood.budget.sample import Sample
@@ -85,16 +84,6 @@ class Comparison:
         "A difference has no cause in it. When the date or the group was picked because it looked bad, "
         "some improvement afterwards is chance."
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Halves:
-    """One group cut at a time, each part with its own window that begins at zero."""
-
-    before: Sample
-    after: Sample
-    exposure_before: ExposureCurve | None
-    exposure_after: ExposureCurve | None
 
 
 def compare(a: RateStudy, b: RateStudy, *, level: float = 0.95, seed: int = 0) -> Comparison:
@@ -350,46 +339,3 @@ def _signed(hours: float | None) -> str:
     if hours is None:
         return "no bound"
     return ("-" if hours < 0 else "+") + format_hours(abs(hours))
-
-
-def split_at(sample: Sample, at_h: float, *, exposure: ExposureCurve | None) -> Halves:
-    """The group before and after a time, as two samples whose clocks begin at zero.
-
-    A duration belongs to neither half when the sample does not say when it began; give durations of the halves
-    from the records instead.
-    """
-    import numpy as np
-
-    if not 0 < at_h < sample.window_h:
-        raise BadInput(
-            "a cut lies inside the window",
-            found=f"{at_h} h",
-            needs=f"between 0 and {sample.window_h} h",
-        )
-    late = np.asarray(sample.begin_h) >= at_h
-
-    def half(keep: np.ndarray, start_h: float, end_h: float, name: str) -> Sample:
-        column = lambda values: None if values is None else np.asarray(values)[keep]  # noqa: E731
-        clip = lambda values: None if values is None else np.clip(values, start_h, end_h) - start_h  # noqa: E731
-        ends = column(sample.end_h)
-        return replace(
-            sample,
-            name=f"{sample.name} {name}",
-            begin_h=np.asarray(sample.begin_h)[keep] - start_h,
-            end_h=None if ends is None else np.where(ends > end_h, np.nan, ends - start_h),
-            window_h=end_h - start_h,
-            node=column(sample.node),
-            label_codes=column(sample.label_codes),
-            node_enter_h=clip(sample.node_enter_h),
-            node_leave_h=clip(sample.node_leave_h),
-            closed_h={},
-            open_h={},
-            unknown_causes=None,
-        )
-
-    return Halves(
-        before=half(~late, 0.0, at_h, "before"),
-        after=half(late, at_h, sample.window_h, "after"),
-        exposure_before=None if exposure is None else exposure.between(0.0, at_h),
-        exposure_after=None if exposure is None else exposure.between(at_h, sample.window_h),
-    )

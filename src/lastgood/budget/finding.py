@@ -37,11 +37,6 @@ class Finding:
     source: str
     assumes: str
 
-    @property
-    def p_words(self) -> str:
-        """The p value as text, `not tested` without one."""
-        return "not tested" if self.p is None else format_p(self.p)
-
 
 def too_few(
     test: str, *, null: str, n: int, source: str, assumes: str, needs: int = EVENTS_MIN

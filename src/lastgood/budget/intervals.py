@@ -98,19 +98,6 @@ def scaled_garwood(
     )
 
 
-def quasi_poisson(
-    times_h: np.ndarray, window_h: float, *, exposure: float | None = None, level: float = 0.95
-) -> RateInterval:
-    """The dispersion-aware interval from binned counts with a Student quantile.
-
-    Assumes: a variance in proportion to the mean; bursts shorter than a sixth of the window.
-    Source: quasi-likelihood, Wedderburn (1974); see `scaled_garwood`.
-    """
-    times = check_times(times_h, window_h)
-    spread = measure_spread(times, window_h)
-    return _quasi(len(times), exposure or window_h, spread, level)
-
-
 def _quasi(count: int, exposure: float, spread: Spread, level: float) -> RateInterval:
     made = scaled_garwood(count, exposure, index=spread.index, degrees=spread.bins - 1, level=level)
     merged = ", merged because neighbours move together" if spread.is_merged else ""

@@ -75,11 +75,6 @@ def mean_shift(strata: Sequence[Stratum], *, level: float = 0.95, seed: int = 0)
     )
 
 
-def p_of_scaled(strata: Sequence[Stratum], ratio: float, *, seed: int = 0) -> float:
-    """Two-sided p value of the hypothesis that A is like `ratio` times B."""
-    return mean_shift([Stratum(s.a, [ratio * v for v in s.b]) for s in strata], seed=seed).p
-
-
 def difference_of_means(strata: Sequence[Stratum]) -> float:
     """A minus B over strata; each counts as much as the smaller of its sides allows: 1 / (1/m + 1/n)."""
     weights = [len(s.a) * len(s.b) / (len(s.a) + len(s.b)) for s in strata]

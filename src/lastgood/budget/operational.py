@@ -8,7 +8,7 @@ Source: transformation of a Poisson process by its cumulative exposure; Cox and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lastgood.base.errors import BadInput
@@ -62,16 +62,6 @@ class ExposureCurve:
 
         steps = np.concatenate(([0.0], np.cumsum(self.devices * np.diff(self.edges_h))))
         return np.interp(np.asarray(hours, dtype=np.float64), self.edges_h, steps)
-
-    def between(self, start_h: float, end_h: float) -> ExposureCurve:
-        """The same over a part of the window, with its clock set to zero."""
-        import numpy as np
-
-        inside = (self.edges_h > start_h) & (self.edges_h < end_h)
-        first = int(np.searchsorted(self.edges_h, start_h, side="right")) - 1
-        devices = np.concatenate(([self.devices[first]], self.devices[inside[:-1]]))
-        edges = np.concatenate(([start_h], self.edges_h[inside], [end_h]))
-        return replace(self, edges_h=edges - start_h, devices=devices)
 
 
 def constant(

@@ -93,13 +93,8 @@ def share_shift_within(strata: Sequence[PieceStratum], *, level: float = 0.95) -
     )
 
 
-def p_of_waste_ratio(a: Sequence[Piece], b: Sequence[Piece], ratio: float) -> float:
-    """Two-sided p value of the hypothesis that A wastes `ratio` times the share that B wastes."""
-    return p_of_waste_ratio_within([PieceStratum(a, b)], ratio)
-
-
 def p_of_waste_ratio_within(strata: Sequence[PieceStratum], ratio: float) -> float:
-    """The same over strata."""
+    """Two-sided p value of the hypothesis that A wastes `ratio` times the share that B wastes, over strata."""
     if not _can_tell(strata):
         return 1.0
     whole = _weighed(strata, ratio)

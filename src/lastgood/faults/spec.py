@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lastgood.base.errors import Problem, Problems
+from lastgood.base.errors import Problem
 from lastgood.contract.taxonomy import DomainKind, FailureClass
 
 PHASES = frozenset({"suspect", "isolating", "restoring", "verifying"})
@@ -258,15 +258,6 @@ def find_problems(fault: Fault, *, where: str) -> list[Problem]:
     if fault.kind is FaultKind.SLOW_STEP and not 1 < (fault.factor or 0) <= FACTOR_MAX:
         found.append(_problem("factor", str(fault.factor), f"more than 1, at most {FACTOR_MAX:g}"))
     return [dataclasses.replace(item, where=where) for item in found]
-
-
-def check_faults(faults: list[Fault] | tuple[Fault, ...]) -> None:
-    """Raise `Problems` with all that is wrong with these faults; nothing when they are fine."""
-    problems = [
-        problem for fault in faults for problem in find_problems(fault, where=f"fault {fault.id!r}")
-    ]
-    if problems:
-        raise Problems(problems, code="LG-F01")
 
 
 def expand(fault: Fault) -> Iterator[Fault]:

@@ -13,13 +13,10 @@ import mmap
 import os
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lastgood.base.clock import monotonic_ns
 from lastgood.signals.reading import Phase, StepReport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PAGE_BYTES = 4096
 NOTHING_PINNED = -(2**31)
@@ -225,12 +222,6 @@ class StatusSlot:
             done_us,
         )
         return published if words[base + _E_STEP] == step else None
-
-    def reports_after(self, step: int) -> Iterator[PublishedStep]:
-        """Yield the published reports of the steps after `step`, in order, without a gap."""
-        while (found := self.report_of(step + 1)) is not None:
-            yield found
-            step += 1
 
 
 class ControlPage:

@@ -6,7 +6,7 @@ from scipy.stats import beta, binomtest
 
 from lastgood.base.errors import BadInput
 from lastgood.base.rng import numpy_stream
-from lastgood.budget.compare import compare, rate_ratio, split_at
+from lastgood.budget.compare import compare, rate_ratio
 from lastgood.budget.intervals import garwood, scaled_garwood
 from lastgood.budget.operational import constant
 from lastgood.budget.rates import study
@@ -143,24 +143,3 @@ class TestTheDifferenceOfMedians:
         ).durations[0]
         assert (found.difference_h, found.lo_h, found.hi_h) == (1.0, None, None)
         assert "too few" in found.sentence
-
-
-def test_a_group_is_cut_into_before_and_after_with_clocks_of_their_own():
-    sample = Sample(
-        name="all",
-        begin_h=np.array([1.0, 40.0, 60.0, 90.0]),
-        end_h=np.array([2.0, 55.0, 70.0, np.nan]),
-        window_h=100.0,
-        node=np.array([0, 1, 0, 1]),
-    )
-    halves = split_at(sample, 50.0, exposure=constant(8, window_h=100.0))
-    assert halves.before.begin_h.tolist() == [1.0, 40.0]
-    assert np.isnan(halves.before.end_h[1])
-    assert halves.after.begin_h.tolist() == [10.0, 40.0]
-    assert halves.after.node.tolist() == [0, 1]
-    assert halves.exposure_before.total + halves.exposure_after.total == 800.0
-
-
-def test_a_cut_outside_the_window_is_refused():
-    with pytest.raises(BadInput, match="inside the window"):
-        split_at(Sample(name="x", begin_h=np.array([]), window_h=10.0), 10.0, exposure=None)

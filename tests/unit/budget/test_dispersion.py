@@ -8,6 +8,7 @@ from lastgood.base.errors import BadInput
 from lastgood.base.rng import numpy_stream
 from lastgood.budget.dispersion import (
     bins_for,
+    check_times,
     count_in_bins,
     dispersion,
     lag1_of,
@@ -19,6 +20,27 @@ from lastgood.budget.dispersion import (
 
 def random(*names):
     return numpy_stream(3, "dispersion", *names)
+
+
+def test_an_event_a_rounding_behind_the_end_is_at_the_end():
+    """Hours that are sums of other hours differ in the last bits: 0.1 + 0.2 is more than 0.3."""
+    behind = 0.1 + 0.2
+    assert behind > 0.3
+    assert check_times(np.array([0.05, behind]), 0.3).tolist() == [0.05, 0.3]
+    for window_h in (1e-3, 87.6, 8760.0, 1e6):
+        late = window_h + 4 * np.spacing(window_h)
+        assert check_times(np.array([late]), window_h).tolist() == [window_h]
+        with pytest.raises(BadInput, match="outside the window"):
+            check_times(np.array([late + np.spacing(window_h)]), window_h)
+
+
+def test_a_rounding_is_forgiven_at_the_end_alone():
+    with pytest.raises(BadInput, match="outside the window"):
+        check_times(np.array([-1e-18, 1.0]), 2.0)
+    with pytest.raises(BadInput, match="outside the window"):
+        check_times(np.array([1.0, np.nan]), 2.0)
+    early = np.nextafter(2.0, 0.0)
+    assert check_times(np.array([early]), 2.0).tolist() == [early]
 
 
 def test_the_index_is_variance_over_mean_and_its_p_the_tail_of_chi_square():

@@ -12,7 +12,6 @@ from lastgood.budget.intervals import (
     by_node,
     garwood,
     headline,
-    quasi_poisson,
     scaled_garwood,
 )
 from lastgood.budget.rate_interval import IntervalMethod
@@ -75,7 +74,10 @@ def test_a_dispersion_below_one_never_narrows():
 
 def test_the_scale_of_time_changes_nothing_but_the_unit():
     times = burst_times()
-    hours, days = quasi_poisson(times, 1000.0), quasi_poisson(times / 24, 1000.0 / 24)
+    quasi = IntervalMethod.QUASI_POISSON
+    hours = headline(times, 1000.0, method=quasi).interval
+    days = headline(times / 24, 1000.0 / 24, method=quasi).interval
+    assert hours.method is quasi
     assert (days.lo, days.hi) == pytest.approx((24 * hours.lo, 24 * hours.hi))
 
 

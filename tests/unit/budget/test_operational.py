@@ -44,15 +44,6 @@ def test_a_step_before_the_window_holds_when_it_begins():
     assert found.total == 8 * 4 + 2 * 6
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "total"), [(0, 10, 1000), (10, 20, 2000), (5, 15, 1500), (12, 13, 200)]
-)
-def test_a_part_of_the_window_has_its_part_of_the_exposure(start, end, total):
-    part = doubled().between(start, end)
-    assert part.total == total
-    assert part.window_h == end - start
-
-
 @pytest.mark.parametrize(("devices", "window_h"), [(0, 10.0), (5, 0.0)])
 def test_no_devices_or_no_window_is_no_exposure(devices, window_h):
     with pytest.raises(BadInput, match="devices and a window"):

@@ -8,7 +8,7 @@ from scipy.stats import t as student
 from lastgood.budget.share_shift import (
     Piece,
     PieceStratum,
-    p_of_waste_ratio,
+    p_of_waste_ratio_within,
     pieces_needed,
     share_shift,
     share_shift_within,
@@ -47,9 +47,9 @@ def test_pieces_of_one_length_give_students_test_of_means():
 
 def test_a_factor_is_of_the_share_that_is_not_useful():
     a, b = [Piece(8, 10), Piece(7.9, 10)] * 5, [Piece(9, 10), Piece(9.1, 10)] * 5
-    assert p_of_waste_ratio(a, b, 1.0) == pytest.approx(share_shift(a, b).p)
+    assert p_of_waste_ratio_within([PieceStratum(a, b)], 1.0) == pytest.approx(share_shift(a, b).p)
     exactly = (1 - share_shift(a, b).share_a) / (1 - share_shift(a, b).share_b)
-    assert p_of_waste_ratio(a, b, exactly) == pytest.approx(1.0)
+    assert p_of_waste_ratio_within([PieceStratum(a, b)], exactly) == pytest.approx(1.0)
 
 
 def test_few_pieces_have_no_interval():
@@ -57,7 +57,7 @@ def test_few_pieces_have_no_interval():
     assert not shift.can_tell
     assert math.isinf(shift.hi)
     assert shift.p == 1.0
-    assert p_of_waste_ratio(A[:3], B, 2.0) == 1.0
+    assert p_of_waste_ratio_within([PieceStratum(A[:3], B)], 2.0) == 1.0
 
 
 def test_pieces_that_do_not_scatter_are_not_divided_by_nothing():

@@ -2,7 +2,6 @@
 
 import pytest
 
-from lastgood.base.errors import Problems
 from lastgood.contract.taxonomy import FailureClass
 from lastgood.faults.spec import (
     FAILURE_CLASS,
@@ -12,7 +11,6 @@ from lastgood.faults.spec import (
     Target,
     When,
     Which,
-    check_faults,
     expand,
     find_problems,
 )
@@ -29,7 +27,6 @@ def wrong(**changes) -> list[str]:
 
 def test_a_plain_fault_is_fine():
     assert wrong() == []
-    check_faults([fault()])
 
 
 def test_every_kind_of_fault_has_a_class_of_the_taxonomy():
@@ -76,12 +73,6 @@ def test_every_kind_of_fault_has_a_class_of_the_taxonomy():
 )
 def test_each_wrong_part_is_named(changes, what):
     assert wrong(**changes) == what
-
-
-def test_all_problems_of_all_faults_come_at_once():
-    with pytest.raises(Problems) as caught:
-        check_faults([fault(target=Target(), when=When()), fault(id="f2", bit=1)])
-    assert [p.where for p in caught.value.problems] == ["fault 'f1'", "fault 'f1'", "fault 'f2'"]
 
 
 def test_a_repeated_fault_expands_into_single_ones_with_ids_and_seeds_of_their_own():

@@ -85,13 +85,6 @@ def test_a_loss_that_is_no_number_stays_one_and_is_not_taken_for_none(slot, read
     assert math.isnan(found.grad_norm)
 
 
-def test_reports_come_in_order_and_stop_at_a_gap(slot, reader):
-    for step in (1, 2, 3, 5):
-        slot.publish(report(step), done_wall_us=step)
-    assert [p.report.step for p in reader.reports_after(0)] == [1, 2, 3]
-    assert [p.report.step for p in reader.reports_after(4)] == [5]
-
-
 def test_the_ring_keeps_the_newest_reports_and_never_shows_an_old_one_under_a_new_number(
     slot, reader
 ):
