@@ -5,6 +5,7 @@ With `--checkpoint FILE` it saves every 10 steps and resumes from there, as such
 
 import argparse
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def main() -> None:
     parser.add_argument("--optimizer", default="AdamW")
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--raise-at", type=int)
+    parser.add_argument("--stop-at", type=int, help="rank 1 stops itself behind this step")
     parser.add_argument("--exit-code", type=int, default=0)
     options = parser.parse_args()
     dist.init_process_group("gloo")
@@ -54,6 +56,8 @@ def main() -> None:
                     options.checkpoint.with_suffix(".new"),
                 )
                 options.checkpoint.with_suffix(".new").rename(options.checkpoint)
+            if done == options.stop_at and rank == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
             if done == options.raise_at and rank == 1:
                 raise ValueError("a batch that nobody expected")
             if done == options.steps:

@@ -10,8 +10,8 @@ from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.verify import verify_ledger
 from tests.fault.observed_run import ObservedRun, steps_done
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(200)]
-ACT = ("--mode", "act", "--hang-after", "1s")
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(400)]
+ACT = ("--mode", "act", "--hang-after", "3s")
 
 
 def test_a_stopped_and_then_a_killed_rank_each_start_all_ranks_again(tmp_path):
@@ -23,7 +23,7 @@ def test_a_stopped_and_then_a_killed_rank_each_start_all_ranks_again(tmp_path):
         run.wait_for(lambda events: [e for e in events if e.kind == "incident.close"])
         second = [run.pid_of(rank) for rank in range(2)]
         run.signal_rank(0, signal.SIGKILL)
-        run.wait_for(lambda events: len([e for e in events if e.kind == "incident.close"]) == 2)
+        run.wait_for(lambda events: len([e for e in events if e.kind == "incident.close"]) > 1)
         run.process.send_signal(signal.SIGTERM)
         code = run.end()
         events = run.events()

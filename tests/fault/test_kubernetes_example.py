@@ -16,7 +16,7 @@ from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
 from lastgood.ledger.store import open_store
 from lastgood.training.options import RunOptions
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(200)]
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parents[1] / "examples" / "kubernetes" / "job.yaml"
 
@@ -25,7 +25,7 @@ def manifest() -> dict:
     return yaml.safe_load(EXAMPLE.read_text())
 
 
-def apply(folder: Path, file: Path = EXAMPLE, *, limit_s: float = 50) -> list[list]:
+def apply(folder: Path, file: Path = EXAMPLE, *, limit_s: float = 150) -> list[list]:
     """Run the Job; returns the code of each pod and what was decided about it."""
     (folder / "work" / "state").mkdir(parents=True, exist_ok=True)
     env = {
@@ -87,7 +87,6 @@ def test_the_code_of_a_pod_decides_what_becomes_of_the_job(tmp_path, script, end
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(150)
 def test_the_jobs_own_command_runs_the_script_and_passes_its_code_on(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
@@ -97,7 +96,7 @@ def test_the_jobs_own_command_runs_the_script_and_passes_its_code_on(tmp_path):
             '"--steps", type=int, default=100_000', '"--steps", type=int, default=5'
         ).replace('"--exit-code", type=int, default=0', '"--exit-code", type=int, default=93')
     )
-    assert apply(tmp_path, limit_s=120) == [[93, "FailJob"]]
+    assert apply(tmp_path, limit_s=150) == [[93, "FailJob"]]
     with open_store(work / "state" / "ledger.db", create=False) as store:
         events = list(store.events())
     assert [e.body["mode"] for e in events if e.kind == "run.start"] == ["act"]

@@ -21,7 +21,7 @@ from lastgood.ledger.importers.importer import Options
 from lastgood.ledger.store import open_store
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.nightly, pytest.mark.fault]
+pytestmark = [pytest.mark.nightly, pytest.mark.fault, pytest.mark.timeout(400)]
 
 LAST_US = 1_795_000_000_000_000
 
@@ -33,7 +33,7 @@ def torch_python(code: str, folder: Path, **environment: str) -> str:
         env={**os.environ, "TZ": "UTC", **environment},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
         check=True,
     )
     return result.stdout
@@ -130,7 +130,7 @@ def test_dumps_that_torch_writes_show_which_rank_did_not_call(tmp_path):
         for rank in (0, 1)
     ]
     try:
-        assert [rank.wait(timeout=50) for rank in ranks] == [0, 0]
+        assert [rank.wait(timeout=150) for rank in ranks] == [0, 0]
     finally:
         for rank in ranks:
             rank.kill()
