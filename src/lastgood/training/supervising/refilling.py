@@ -38,8 +38,9 @@ class Refilling:
 
     def poll(self) -> None:
         """Start what is owed. A failure is said once and tried again: the run does not need the spare yet."""
-        is_held = self._is_held()
-        while self._owed_count and not is_held and self._supervisor.now_us() >= self._next_try_us:
+        if not self._owed_count or self._is_held():
+            return
+        while self._owed_count and self._supervisor.now_us() >= self._next_try_us:
             try:
                 start_worker(self._supervisor, is_spare=True)
             except OSError as error:
