@@ -21,6 +21,7 @@ from tests.fault.training_scripts import DYING
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 RANKS, STEPS = 3, 48
+HANG_AFTER_US = 10_000_000
 EXIT_STEP, SECTION_STEP, SPARE_STEP, ERROR_STEP = 8, 16, 24, 32
 
 
@@ -52,7 +53,7 @@ class Died:
         options = RunOptions(
             script=script, arguments=(str(marks), str(STEPS)), ranks=RANKS, spares=1,
             run_id=f"test-{folder.name}", ledger=self.ledger,
-            limits=Limits(step_floor_us=10_000_000, warmup_floor_us=60_000_000),
+            limits=Limits(step_floor_us=HANG_AFTER_US, warmup_floor_us=60_000_000),
         )  # fmt: skip
         self.exit_code = run_training(
             options, on_turn=self.spare, listener=lambda e: self.said.append(describe(e))
@@ -100,7 +101,8 @@ def test_a_rank_that_leaves_its_loop_alone_with_code_0_is_named_early_and_replac
         f"rank 0 (w0) left its loop early, with exit code 0, in step {EXIT_STEP}"
     )
     assert incident.lost_steps == 0
-    assert incident.detect_us < 2_000_000
+    # By what the others did, and not by its patience, which is twice the limit.
+    assert incident.detect_us < 2 * HANG_AFTER_US
     assert_recovered_in_order(incident)
 
 

@@ -12,10 +12,10 @@ import pytest
 from lastgood.ledger.store import open_store
 from lastgood.training.drills.plain import run_plain
 from lastgood.training.states.checkpoints import list_checkpoints
-from tests.fault.training_drill import JOB, RANKS, wait_until
+from tests.fault.training_drill import JOB, wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
-STEPS = 150
+RANKS, STEPS = 2, 150
 REQUEUE = 75
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from lastgood.ledger.store import open_store
+from lastgood.training.resuming.life import read_life
+from lastgood.training.rundir import default_root
 from tests.fault.training_drill import wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(120)]
@@ -32,7 +34,9 @@ START_LATER = "\nimport lastgood\nlastgood.start()\n"
     ("line", "needle"),
     [
         ("import os; os.environ['RANK']", "run.rank"),
-        ("import os; os.environ.get('LOCAL_RANK')", "run.rank"),
+        pytest.param(
+            "import os; os.environ.get('LOCAL_RANK')", "run.rank", marks=pytest.mark.nightly
+        ),
         ("import torch.distributed as d; d.init_process_group('gloo')", "delete the call"),
     ],
 )
@@ -43,6 +47,7 @@ def test_what_needs_a_rank_is_refused_before_start_with_the_fix(tmp_path, line, 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_script_that_fails_before_start_keeps_its_code_and_is_no_incident(tmp_path):
     done = run_script(tmp_path, "import sys; sys.exit(7)" + START_LATER)
     assert done.returncode == 7
@@ -131,6 +136,7 @@ def loop_of(*, batches="[torch.ones(2, 4)] * 6", before="pass", after=""):
     return LOOP.format(batches=batches, before=before, after=after)
 
 
+@pytest.mark.nightly
 def test_a_loader_without_a_batch_is_said_once(tmp_path):
     done = run_script(tmp_path, loop_of(batches="[]"))
     assert done.returncode == 2
@@ -138,6 +144,7 @@ def test_a_loader_without_a_batch_is_said_once(tmp_path):
     assert "script.py:" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_batch_without_a_step_is_refused_with_the_line(tmp_path):
     done = run_script(tmp_path, loop_of(before="continue"))
     assert done.returncode == 3
@@ -155,6 +162,7 @@ def test_ranks_with_different_numbers_of_batches_are_told_which_and_where(tmp_pa
     )
 
 
+@pytest.mark.nightly
 def test_a_single_rank_has_a_process_group_as_under_torchrun(tmp_path):
     after = "seen = torch.ones(1)\ndist.all_reduce(seen)\nprint('sum', seen.item(), dist.get_world_size())"
     done = run_script(tmp_path, loop_of(after=after))
@@ -215,6 +223,7 @@ def test_an_error_of_every_rank_in_start_is_said_once_and_ends_the_run(tmp_path)
     assert "a bug of the script, not of a host" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_section_without_a_with_block_or_a_name_is_refused(tmp_path):
     done = run_script(tmp_path, loop_of(after="run.section(print)"))
     assert done.returncode == 2
@@ -244,19 +253,22 @@ def test_ctrl_c_ends_everything_and_says_so(tmp_path):
     script.write_text(
         loop_of(batches="[torch.ones(2, 4)] * 100000", before="__import__('time').sleep(0.05)")
     )
+    run_id = f"ctrl-c-{os.getpid()}"
+    root = default_root(run_id)
     command = [
-        sys.executable, "-m", "lastgood.cli.main", "run", "--run-id", f"ctrl-c-{os.getpid()}", "--spares", "0",
+        sys.executable, "-m", "lastgood.cli.main", "run", "--run-id", run_id, "--spares", "0",
         "--ledger", str(tmp_path / "ledger.db"), str(script),
     ]  # fmt: skip
-    started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: (tmp_path / "ledger.db").exists() and steps_in(tmp_path / "ledger.db") > 0)
-    started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=60)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
+        try:
+            # Not read from the ledger: for a moment its file is there and holds nothing.
+            wait_until(
+                lambda: (sign := read_life(root / "life")) is not None and sign.assessed_step > 0
+            )
+            started.send_signal(signal.SIGINT)
+            _, said = started.communicate(timeout=60)
+        finally:
+            started.kill()
     assert started.returncode == 130
     assert "SIGINT: stopping behind the present step" in said
-    assert not Path(f"/dev/shm/lastgood-ctrl-c-{os.getpid()}").exists()
-
-
-def steps_in(ledger: Path) -> int:
-    with open_store(ledger, create=False) as store:
-        return sum(event.kind == "step" for event in store.events())
+    assert not root.exists()
