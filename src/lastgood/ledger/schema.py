@@ -124,7 +124,7 @@ def _title(objects: dict[str, tuple[str, str, str | None]], name: str) -> str:
     return f"the {objects[name][0]} {name}"
 
 
-def open_read_only(path: Path) -> apsw.Connection:
+def open_read_only(path: Path, *, is_for_one_thread: bool = False) -> apsw.Connection:
     """The ledger for reading: nothing in the file or beside it changes, whoever owns it.
 
     SQLite makes two small files beside a ledger in write-ahead mode that nobody has open, and a connection that may
@@ -132,19 +132,24 @@ def open_read_only(path: Path) -> apsw.Connection:
     to clean up behind itself. Where we may not write, the file is read as one that nobody changes. A ledger with
     records in its log is another process's business (it runs, or was killed): that log stays as it is.
 
+    A connection that one thread alone uses needs no lock for each column that it reads.
+
     Raises:
         LedgerError: Not a ledger, a newer one, or not readable.
     """
+    reading, writing = apsw.SQLITE_OPEN_READONLY, apsw.SQLITE_OPEN_READWRITE
+    if is_for_one_thread:
+        reading, writing = reading | apsw.SQLITE_OPEN_NOMUTEX, writing | apsw.SQLITE_OPEN_NOMUTEX
     with storage_errors(path):
         if _has_log(path):
-            return _checked(path, apsw.SQLITE_OPEN_READONLY)
+            return _checked(path, reading)
         if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-            return _checked(path, apsw.SQLITE_OPEN_READONLY, is_immutable=True)
+            return _checked(path, reading, is_immutable=True)
         try:
-            return _checked(path, apsw.SQLITE_OPEN_READWRITE)
+            return _checked(path, writing)
         except (apsw.CantOpenError, apsw.ReadOnlyError):
             # What the kernel allows and the medium does not. Without a log none is needed.
-            return _checked(path, apsw.SQLITE_OPEN_READONLY, is_immutable=True)
+            return _checked(path, reading, is_immutable=True)
 
 
 def _has_log(path: Path) -> bool:

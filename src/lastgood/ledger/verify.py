@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from lastgood.base.errors import (
     LedgerError,
     LedgerPathError,
 )
+from lastgood.ledger.mapped import map_file
 from lastgood.ledger.merkle import TreeBuilder
 from lastgood.ledger.schema import (
     EMPTY_LINK,
@@ -43,8 +45,6 @@ from lastgood.ledger.tree_head import TreeHead, parse_note
 
 CHUNK_ROWS = 1_024
 """Leaves that are put into the tree at once."""
-CACHE_KIB = 262_144
-"""Memory for pages: the check of the indexes looks up every row in each of them."""
 OnProgress = Callable[[int, int], None]
 OTHER_LEDGER = "LG-I04"
 """Code of the refusal to compare a ledger with the head of another one."""
@@ -149,7 +149,7 @@ def verify_ledger(
             "no such ledger", where=str(target), next="name the file, or set LASTGOOD_LEDGER"
         )
     try:
-        connection = open_read_only(target)
+        connection = open_read_only(target, is_for_one_thread=True)
     except LedgerCorrupt as error:
         return _failed(target, f"{error.what}: {error.found}", None)
     except LedgerPathError as error:
@@ -179,7 +179,7 @@ def _verify(
     connection: apsw.Connection, path: Path, head: TreeHead | None, on_progress: OnProgress | None
 ) -> VerifyResult:
     with storage_errors(path):
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        map_file(connection, path)
         connection.execute("BEGIN")  # one snapshot, while writers go on
     origin = _origin(connection, path)
     if head is not None and origin is not None and head.origin != origin:
@@ -224,37 +224,38 @@ def _scan_rows(connection: apsw.Connection, path: Path, scan: _Scan, sizes: set[
     # NOT INDEXED: the order and the bytes must come from the table itself, not from an index beside it.
     sql = "SELECT seq, id, kind, run, t_occurred_us, link, body, incident FROM event NOT INDEXED ORDER BY seq"
     stops = iter([*sorted(size for size in sizes if size), None])
-    leaves: list[bytes] = []
     decode, link, at, stop = _DECODER.decode, scan.link, 0, next(stops)
+    is_more = True
     try:
         with storage_errors(path):
-            for row in connection.execute(sql):
-                seq, name, kind, run, t_us, kept, body, incident = row
-                try:
-                    leaf = sha256(b"\x00" + body).digest()
-                    link = sha256(link + leaf).digest()
-                    said = decode(body)
-                except (TypeError, msgspec.MsgspecError):
-                    raise _first_bad(row, at, link) from None
-                if (
-                    seq != at or link != kept or said.seq != seq or said.id != name or said.kind != kind
-                    or said.run != run or said.t_occurred_us != t_us or said.links.incident != incident
-                ):  # fmt: skip
-                    raise _first_bad(row, at, link)
-                at += 1
-                leaves.append(leaf)
-                if at == stop or len(leaves) == CHUNK_ROWS:
-                    scan.tree.extend(leaves)
-                    leaves.clear()
-                    scan.tell(at)
-                    if at == stop:
-                        scan.roots[at] = scan.tree.root()
-                        stop = next(stops)
+            rows = connection.execute(sql)
+            while is_more:
+                leaves: list[bytes] = []
+                for row in islice(rows, CHUNK_ROWS if stop is None else min(CHUNK_ROWS, stop - at)):
+                    seq, name, kind, run, t_us, kept, body, incident = row
+                    try:
+                        leaf = sha256(b"\x00" + body).digest()
+                        link = sha256(link + leaf).digest()
+                        said = decode(body)
+                    except (TypeError, msgspec.MsgspecError):
+                        raise _first_bad(row, at, link) from None
+                    if (
+                        seq != at or link != kept or said.seq != seq or said.id != name or said.kind != kind
+                        or said.run != run or said.t_occurred_us != t_us or said.links.incident != incident
+                    ):  # fmt: skip
+                        raise _first_bad(row, at, link)
+                    at += 1
+                    leaves.append(leaf)
+                is_more = bool(leaves)
+                scan.tree.extend(leaves)
+                scan.tell(at)
+                if at == stop:
+                    scan.roots[at] = scan.tree.root()
+                    stop = next(stops)
     except LedgerCorrupt as error:
         raise _Bad(f"row {at} cannot be read: {error.found}", at) from error
     except UnicodeDecodeError as error:
         raise _Bad(f"row {at} holds text that is none: {error.reason}", at) from error
-    scan.tree.extend(leaves)
     scan.link = link
 
 

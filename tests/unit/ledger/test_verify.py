@@ -8,9 +8,11 @@ import apsw
 import pytest
 
 from lastgood.base.errors import BadInput
+from lastgood.ledger import mapped
 from lastgood.ledger.event import decode_event, encode_event
+from lastgood.ledger.mapped import map_file
 from lastgood.ledger.merkle import TreeBuilder, leaf_hash
-from lastgood.ledger.schema import EMPTY_LINK, HEAD_EVENT_COUNT
+from lastgood.ledger.schema import EMPTY_LINK, HEAD_EVENT_COUNT, open_read_only
 from lastgood.ledger.store import open_store
 from lastgood.ledger.tree_head import TreeHead
 from lastgood.ledger.verify import Verdict, verify_ledger
@@ -71,6 +73,57 @@ def rewrite_consistently(path: Path, *, seq: int, is_head_rewritten: bool = Fals
         (frontier.to_bytes(), frontier.root(), link),
     )
     connection.close()
+
+
+@pytest.fixture(params=["mapped", "plain"])
+def reading(request, monkeypatch):
+    """Pages as memory, and pages that are read one by one: what the kernel of an older machine leaves."""
+    if request.param == "plain":
+        monkeypatch.setattr(mapped, "_POPULATE_READ", 9_999)
+    return request.param
+
+
+def test_a_file_is_memory_only_where_the_kernel_has_all_its_pages(path, reading):
+    connection = open_read_only(path)
+    assert map_file(connection, path) == (reading == "mapped")
+    (size,) = connection.execute("PRAGMA mmap_size").fetchone()
+    assert size == (path.stat().st_size if reading == "mapped" else 0)
+    connection.close()
+
+
+def test_a_file_larger_than_the_bound_is_read_page_by_page(path, monkeypatch):
+    monkeypatch.setattr(mapped, "MAP_BYTES_MAX", path.stat().st_size - 1)
+    connection = open_read_only(path)
+    assert not map_file(connection, path)
+    connection.close()
+    assert verify_ledger(path).ok
+
+
+@pytest.mark.parametrize("page", [2, 3, -1])
+def test_a_page_that_was_overwritten_is_found_however_it_is_read(tmp_path, reading, page):
+    path = make_ledger(tmp_path / "long.db", 600)
+    assert verify_ledger(path).ok
+    with path.open("r+b") as file:
+        file.seek(0 if page > 0 else 4096 * page, 0 if page > 0 else 2)
+        file.seek(4096 * max(page, 0), 1)
+        file.write(bytes(4096))
+    result = verify_ledger(path)
+    assert (result.verdict, result.ok) == (Verdict.FAILED, False)
+
+
+def test_a_file_that_was_cut_short_is_damage_and_no_crash(tmp_path, reading):
+    path = make_ledger(tmp_path / "long.db", 600)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size * 2 // 3 // 4096 * 4096 + 100)
+    assert verify_ledger(path).verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize("seq", [0, 255, 256, 599])
+def test_the_row_is_named_in_whatever_block_it_lies(tmp_path, reading, seq):
+    """Blocks end where a tree head was stored."""
+    path = make_ledger(tmp_path / "long.db", 600, commits=7)
+    change(path, f"UPDATE event SET body = CAST(body || ' ' AS BLOB) WHERE seq = {seq}")
+    assert verify_ledger(path).first_bad_seq == seq
 
 
 def test_an_untouched_ledger_holds_and_says_its_head(path):
