@@ -406,7 +406,7 @@ class Run:
                 )
         if generation.passes and this is generation.passes[0]:
             generation.passes.pop(0)
-        self._link.slot.enter(_BETWEEN)
+        self._link.slot.enter(_BETWEEN, step=generation.state_step)
         if step.is_accepted:
             self._ended_us, self._sections_us = self._clock.monotonic_us(), 0
             self._own_wait.begin()

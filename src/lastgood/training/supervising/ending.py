@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE, BadInput
 from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
+from lastgood.signals.reading import Phase
 from lastgood.training import control
 from lastgood.training.supervising.late_deaths import LateDeaths
 
@@ -20,6 +21,7 @@ STEP_END_US = 10_000_000
 """How long a step in progress may take to end after a notice; then the newest finished step is what is kept."""
 LAST_CHECKPOINT_US = 60_000_000
 """How long the end of a finished run waits for its last checkpoint."""
+_REPLAYED = frozenset({Phase.HELD, Phase.RESTORING, Phase.FINISHED})
 _BEHIND = {"name": "the script behind its loop", "state": "stall"}
 
 
@@ -86,7 +88,9 @@ class Ending:
             return
         first_rank, last_step = min(at_end.items(), key=lambda item: item[1])
         for rank, name in enumerate(supervisor.serving):
-            step = supervisor.workers[name].slot.view().step
+            view = supervisor.workers[name].slot.view()
+            # A rank that is held replayed a step, perhaps the one behind the end: it has not gone into it.
+            step = at_end.get(rank, 0 if view.phase in _REPLAYED else view.step)
             if supervisor.last_step is None and step > last_step:
                 raise BadInput(
                     "the ranks have different numbers of batches",
