@@ -181,5 +181,12 @@ def test_a_run_with_checkpoints_and_a_contract_is_the_next_step(tmp_path):
     finally:
         process.kill()
         process.wait()
+    again = desk.start(DURABLE)
+    try:
+        assert again.wait(DONE_S_MAX) == 0, "nothing was left to do: " + desk.said()
+    finally:
+        again.kill()
+        again.wait()
+    assert "resuming from checkpoint step-000000064" in desk.said()
     (mark,) = (desk.folder / "checkpoints").glob("step-*/lastgood.json")
     assert json.loads(mark.read_text())["step"] == 64
