@@ -39,7 +39,12 @@ class Outsiders:
     def say_members(self, attempt: int, members: Mapping[int, tuple[str, int]]) -> None:
         """The same by name and process."""
         ranks = {str(rank): {"worker": name, "pid": pid} for rank, (name, pid) in members.items()}
-        state = {"generation": attempt, "phase": "running", "spares_parked": 0, "ranks": ranks}
+        state: dict[str, object] = {
+            "generation": attempt,
+            "phase": "running",
+            "spares_parked": 0,
+            "ranks": ranks,
+        }
         with suppress(OSError):
             self._run_dir.write_state(state)
 
