@@ -32,7 +32,7 @@ from lastgood.cli.rate_options import (
     refuse_rate_options,
 )
 from lastgood.cli.verified_ledger import check_ledgers
-from lastgood.evidence.folder_words import is_export
+from lastgood.evidence.folder_words import is_bundle, is_bundle_file, is_export, refuse_folder
 
 if TYPE_CHECKING:
     from lastgood.evidence.rates_records import RatesQuestion
@@ -51,6 +51,7 @@ SQLITE = b"SQLite format 3\x00"
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write one self-contained page (no script, no network).")  # fmt: skip
 @click.option("--charts", type=click.Path(path_type=Path), metavar="DIR", help="Also write every chart as a file.")  # fmt: skip
 @click.option("--chart-format", type=click.Choice(["svg", "pdf"]), help="Kind of the chart files of --charts [default: svg].")  # fmt: skip
+@click.option("--full", "is_full", is_flag=True, help="Print every part of a run's report, not only the first screen.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def report(
     paths: tuple[Path, ...],
@@ -62,6 +63,7 @@ def report(
     html: Path | None,
     charts: Path | None,
     chart_format: str | None,
+    is_full: bool,
     as_json: bool,
     **asked: Any,
 ) -> int:
@@ -77,6 +79,11 @@ def report(
             needs="--charts DIR",
             next=f"lastgood report ... --charts DIR --chart-format {chart_format}",
         )
+    if is_full and as_json:
+        raise BadInput(
+            "JSON always holds every part", where="--full", needs="--full or --json, not both",
+            next="leave out --full",
+        )  # fmt: skip
     question = rates_question(**asked)
     stored = _stored(paths, ledger)
     if stored is not None:
@@ -100,7 +107,7 @@ def report(
             from lastgood.evidence.chart_files import write_charts
 
             drawn = write_charts(made, charts, format_name=chart_format or "svg")
-    _print_report(made, as_json=as_json)
+    _print_report(made, as_json=as_json, is_full=is_full)
     if html is not None:
         click.echo(f"page: {html}", err=True)
     if charts is not None:
@@ -108,7 +115,7 @@ def report(
     return code
 
 
-def _print_report(made: Report, *, as_json: bool) -> None:
+def _print_report(made: Report, *, as_json: bool, is_full: bool) -> None:
     if as_json:
         from lastgood.evidence.report import plain
 
@@ -116,9 +123,11 @@ def _print_report(made: Report, *, as_json: bool) -> None:
         return
     from rich.console import Console
 
+    from lastgood.evidence.brief import is_brief, print_brief
     from lastgood.evidence.terminal import print_report
 
-    print_report(made, Console(highlight=False, markup=False, emoji=False))
+    draw = print_brief if is_brief(made) and not is_full else print_report
+    draw(made, Console(highlight=False, markup=False, emoji=False))
 
 
 # --- what is read -------------------------------------------------------------------------------------------
@@ -131,8 +140,11 @@ def _stored(paths: Sequence[Path], ledger: Path | None) -> Path | None:
         BadInput: a ledger beside files, two ledgers, or no such path.
     """
     named = [*([ledger] if ledger is not None else []), *paths]
+    for path in named:
+        if is_bundle(path) or is_bundle_file(path):
+            refuse_folder(path)
     stored = [path for path in named if is_ledger(path) or is_export(path)]
-    if len(named) <= 1 and (not named or stored or not os.path.exists(named[0])):
+    if len(named) <= 1 and (not named or stored or ledger or not os.path.exists(named[0])):
         return named[0] if stored and is_export(named[0]) else ledger_path(named[0] if named else None)  # fmt: skip
     if stored or ledger is not None:
         raise BadInput(

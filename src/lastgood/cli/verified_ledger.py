@@ -19,9 +19,9 @@ def check_ledgers(paths: Iterable[Path]) -> None:
     from lastgood.ledger.verified import require_verified
 
     for path in dict.fromkeys(paths):
+        if not is_export(path):
+            refuse_folder(path)
         if path.is_dir():
-            if not is_export(path):
-                refuse_folder(path)
             continue
         with event_bar(f"verifying {path.name}") as on_progress:
             require_verified(path, on_progress=on_progress)

@@ -10,6 +10,8 @@ from lastgood.base.errors import BadInput
 
 NAMED_MAX = 3
 MANIFEST_BYTES_MAX = 1 << 26
+TAR_MARK_AT = 257
+TAR_MARK = b"ustar"
 
 
 def is_export(path: Path) -> bool:
@@ -18,14 +20,19 @@ def is_export(path: Path) -> bool:
 
 
 def refuse_folder(path: Path) -> None:
-    """Refuse a folder with what it is: an export, a bundle, or one with ledgers in it. A file passes, and nothing too.
+    """Refuse a folder with what it is: an export, a bundle, or one with ledgers in it; and a bundle in one file.
+
+    Any other file passes, and so does nothing.
 
     Raises:
-        BadInput: it is a folder.
+        BadInput: it is a folder, or a bundle.
     """
-    if not os.path.isdir(path):
+    if os.path.isdir(path):
+        found, following = what_folder(path)
+    elif is_bundle_file(path):
+        found, following = "a bundle", f"lastgood recompute {path}"
+    else:
         return
-    found, following = what_folder(path)
     raise BadInput(
         "not a ledger", where=str(path), found=found, needs="a ledger file", next=following
     )
@@ -59,3 +66,13 @@ def is_bundle(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(told, dict) and "bundle" in str(told.get("schema", ""))
+
+
+def is_bundle_file(path: Path) -> bool:
+    """True for a tar whose first file is the manifest: a bundle begins so."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(TAR_MARK_AT + len(TAR_MARK))
+    except OSError:
+        return False
+    return head[TAR_MARK_AT:] == TAR_MARK and head.startswith(b"manifest.json\0")

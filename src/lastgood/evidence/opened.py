@@ -33,7 +33,7 @@ from lastgood.evidence.assemble import (
 from lastgood.evidence.bundle import read_contract
 from lastgood.evidence.checked_bundle import unpack_checked
 from lastgood.evidence.computed import compute_export, compute_report
-from lastgood.evidence.folder_words import is_bundle, what_folder
+from lastgood.evidence.folder_words import TAR_MARK, TAR_MARK_AT, is_bundle, what_folder
 from lastgood.evidence.incident_times import TIMES, quantile_figure
 from lastgood.evidence.manifest import Manifest
 from lastgood.evidence.rates_records import RatesQuestion
@@ -48,8 +48,6 @@ from lastgood.ledger.tree_head import TreeHead
 from lastgood.ledger.verified import require_verified
 
 SQLITE: Final = b"SQLite format 3\x00"
-TAR_MARK_AT: Final = 257
-TAR_MARK: Final = b"ustar"
 NAMED_MAX: Final = 8
 RUNS_MAX: Final = 100
 """Runs that are reported on in one answer; a report takes about a tenth of a second."""

@@ -6,7 +6,10 @@ import sqlite3
 
 import pytest
 
+from lastgood.evidence.archive import write_tar
+from lastgood.evidence.bundle import write_bundle
 from lastgood.ledger.store import open_store
+from lastgood.training.report.section import build_section
 from tests.unit.evidence import sample_run
 
 
@@ -20,6 +23,11 @@ def place(tmp_path_factory):
         connection.execute("CREATE TABLE t (x)")
     with open_store(folder / "good.db") as store:
         store.append(sample_run.undisturbed())
+    write_bundle(
+        folder / "good.db", folder / "bundle", contract=None, run=None, now_us=1, version="0",
+        builders={"training": build_section},
+    )  # fmt: skip
+    write_tar(folder / "bundle", folder / "bundle.tar")
     return folder
 
 
@@ -40,6 +48,13 @@ def place(tmp_path_factory):
         ("rates --ledger foreign.db", "a SQLite database of something else", "name another file"),
         ("rates --ledger good.db --mapping xid=nosuch", "No such file", "check the name: ls"),
         ("export folder -o out", "a folder without a ledger", "name the file"),
+        ("report bundle", "not a ledger: found a bundle", "lastgood recompute bundle"),
+        ("report bundle.tar", "not a ledger: found a bundle", "lastgood recompute bundle.tar"),
+        ("report --ledger bundle.tar", "not a ledger: found a bundle", "lastgood recompute bundle.tar"),
+        ("report --ledger text", "a file of another kind", "name another file"),
+        ("verify bundle.tar", "not a ledger: found a bundle", "lastgood recompute bundle.tar"),
+        ("rates --ledger bundle.tar", "not a ledger: found a bundle", "lastgood recompute bundle.tar"),
+        ("plan --ledger bundle", "not a ledger: found a bundle", "lastgood recompute bundle"),
         ("report good.db --html folder", "Is a directory", "name a file in it"),
         ("report good.db --html none/page.html", "No such file", "run: mkdir -p"),
         ("record health-check --node n --reason r --ledger folder", "a folder without a ledger", "name the file"),
