@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MAP_BYTES_MAX: Final = 1 << 31
 """More is read as before: a ledger may be larger than the memory of its machine."""
+ASKED_BYTES: Final = 1 << 26
+"""Read at once, so that a person who has waited long enough can interrupt."""
 CACHE_KIB: Final = 262_144
 """Memory for pages that are not mapped: the check of the indexes looks up every row in each of them."""
 MAPPED_CACHE_KIB: Final = 8_192
@@ -37,7 +39,8 @@ def _is_readable(path: Path, size: int) -> bool:
     """True when the kernel could read every page of the file."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ) as pages:
-            pages.madvise(_POPULATE_READ)
+            for start in range(0, size, ASKED_BYTES):
+                pages.madvise(_POPULATE_READ, start, min(ASKED_BYTES, size - start))
     except (OSError, ValueError):
         return False
     return True
