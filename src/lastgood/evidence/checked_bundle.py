@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lastgood.base.errors import BadInput, LedgerCorrupt
+from lastgood.base.errors import BadInput, LastgoodError, LedgerCorrupt
+from lastgood.contract.load import contract_digest, parse_contract
 from lastgood.evidence import archive
+from lastgood.evidence.assemble import recorded_contract
 from lastgood.evidence.manifest import Manifest, Mismatch, first_wrong_file, read_manifest
+from lastgood.ledger.store import read_store
 from lastgood.ledger.tree_head import TreeHead, parse_note
 from lastgood.ledger.verify import OTHER_LEDGER, OnProgress, verify_ledger
 
@@ -74,3 +77,31 @@ def ledger_mismatch(
             recomputed=f"{result.size} events",
         )
     return None
+
+
+def contract_note(folder: Path, run: str | None) -> str | None:
+    """How the bundled contract stands to the one in the run's start, which the ledger's root covers; None without one.
+
+    The figures follow from what a contract says. Its comments are for people, and no figure would show an edit of them.
+    """
+    with read_store(folder / archive.LEDGER) as store:
+        recorded = recorded_contract(store.events(run=run, kinds=["run.start"])) if run else None
+    if recorded is None:
+        return None
+    bundled = (folder / archive.CONTRACT).read_bytes()
+    if bundled == recorded.encode():
+        return "the contract is, byte for byte, the one that the run's start has in the ledger"
+    try:
+        is_same = contract_digest(parse_contract(bundled)) == contract_digest(
+            parse_contract(recorded.encode())
+        )
+    except LastgoodError:
+        is_same = False
+    if is_same:
+        return (
+            "the contract says what the one in the run's start says, in other words: comments or layout differ, "
+            "and nothing proves those of the bundle"
+        )
+    return (
+        "the contract is another than the one in the run's start: somebody named it for this report"
+    )

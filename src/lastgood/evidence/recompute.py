@@ -21,7 +21,7 @@ from lastgood.base.errors import BadInput, LastgoodError
 from lastgood.evidence import archive
 from lastgood.evidence.assemble import Builders, build_report, chosen_run, events_of_run
 from lastgood.evidence.bundle import read_contract
-from lastgood.evidence.checked_bundle import ledger_mismatch, read_head
+from lastgood.evidence.checked_bundle import contract_note, ledger_mismatch, read_head
 from lastgood.evidence.html import render_html, without_charts
 from lastgood.evidence.manifest import Manifest, Mismatch, first_wrong_file, read_manifest
 from lastgood.evidence.rates_report import fleet_part
@@ -146,6 +146,8 @@ def _compare(
         notes.append(
             f"the page was written by lastgood {manifest.version} and not compared with that of {version}"
         )
+    contract = contract_note(folder, manifest.run) if difference is None else None
+    notes += [contract] if contract is not None else []
     return Recomputed(
         is_equal=difference is None,
         figure_count=len(figures_in(report)),

@@ -1,6 +1,9 @@
 """A report is about the contract under which the run was started, unless another one is named."""
 
 import json
+import shutil
+
+import pytest
 
 from lastgood.base.clock import SystemClock
 from lastgood.contract.starter import starter_text
@@ -45,4 +48,28 @@ def test_a_bundle_carries_it_as_it_was_written(cli, tmp_path):
     ledger = ledger_of_a_run(tmp_path, contract=own_contract())
     assert cli("bundle", ledger, "-o", tmp_path / "bundle").exit_code == 0
     assert (tmp_path / "bundle" / "contract.yaml").read_text() == own_contract()
-    assert cli("recompute", tmp_path / "bundle").exit_code == 0
+    done = cli("recompute", tmp_path / "bundle")
+    assert done.exit_code == 0
+    assert "note: the contract is, byte for byte, the one that the run's start has" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda text: text + "# agreed with everybody\n", "comments or layout differ"),
+        (lambda text: text.replace(NAME, "another"), "another than the one in the run's start"),
+    ],
+)
+def test_whoever_edits_the_contract_and_its_hash_is_told_of(cli, tmp_path, change, told):
+    """An edit without the hash is found by the manifest; with it, no figure shows a comment."""
+    ledger = ledger_of_a_run(tmp_path, contract=own_contract())
+    file = tmp_path / "edited.yaml"
+    file.write_text(change(own_contract()))
+    assert cli("bundle", ledger, "--contract", file, "-o", tmp_path / "bundle").exit_code == 0
+    done = cli("recompute", tmp_path / "bundle")
+    assert done.exit_code == 0
+    assert told in done.stdout
+    shutil.copy(file, tmp_path / "bundle" / "contract.yaml")
+    with (tmp_path / "bundle" / "contract.yaml").open("a") as more:
+        more.write("# and once more\n")
+    assert cli("recompute", tmp_path / "bundle").exit_code == 1
