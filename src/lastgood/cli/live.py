@@ -180,10 +180,13 @@ def _who_acts(owner: object) -> str:
 
 
 def _stack_words(body: dict[str, Any]) -> str:
-    """One line a group of processes that stand at the same place, the odd ones marked."""
+    """One line a group of processes that stand at the same place, where in the job's own code, the odd ones marked."""
+    from lastgood.training.report.stacks import own_frame
+
     lines = []
     for group in body["stack_groups"]:
-        place = group["stack"][0] if group["stack"] else "nowhere"
+        stack = group["stack"]
+        place = own_frame(stack) or (stack[0] if stack else "nowhere")
         ranks = ", ".join(map(str, group["ranks"]))
         mark = "  <- stands out" if group["is_outlier"] else ""
         lines.append(f"  {group['role']} of rank {ranks}: {place}{mark}")

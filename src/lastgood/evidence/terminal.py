@@ -44,15 +44,16 @@ def print_report(report: Report, console: Console) -> None:
 
     Rich fills its lines with blanks; what goes to a file or a pipe has none at its line ends.
     """
-    _write(lambda: _print(report, console), console)
+    draw_to(console, lambda: _print(report, console))
 
 
 def print_section(section: Section, console: Console) -> None:
     """Write one section that belongs to no report, such as a published table, in the same way."""
-    _write(lambda: _Page(console).section(section, level=1), console)
+    draw_to(console, lambda: Page(console).section(section, level=1))
 
 
-def _write(draw: Callable[[], None], console: Console) -> None:
+def draw_to(console: Console, draw: Callable[[], None]) -> None:
+    """Draw at most 80 columns wide, without blanks at the line ends of a file or pipe."""
     console.width = min(console.width, WIDTH_MAX)
     if console.is_terminal:
         draw()
@@ -64,9 +65,8 @@ def _write(draw: Callable[[], None], console: Console) -> None:
 
 
 def _print(report: Report, console: Console) -> None:
-    page = _Page(console)
-    page.line(f"{report.title}: {report.subject}", "bold")
-    page.line(f"records up to {wording.instant_text(report.as_of_us)}", "dim")
+    page = Page(console)
+    page.title(report)
     for section in report.sections:
         page.section(section, level=0)
     page.heading("Reproduce it")
@@ -83,7 +83,7 @@ def _print(report: Report, console: Console) -> None:
     )
 
 
-class _Page:
+class Page:
     """Writes the parts of a report one below the other."""
 
     def __init__(self, console: Console) -> None:
@@ -97,7 +97,19 @@ class _Page:
 
         self.console.print(Padding(Text(visible(text), style=style), (0, 0, 0, indent)))
 
+    def item(self, text: str) -> None:
+        """One point of a list, its further lines under its words."""
+        wrapped = textwrap.wrap(visible(text), self.width - 2)
+        for at, line in enumerate(wrapped):
+            self.line(f"{'  ' if at else '- '}{line}")
+
+    def title(self, report: Report) -> None:
+        """What the report is about, and as of when."""
+        self.line(f"{report.title}: {report.subject}", "bold")
+        self.line(f"records up to {wording.instant_text(report.as_of_us)}", "dim")
+
     def heading(self, title: str) -> None:
+        """The title of a part, underlined."""
         self.line()
         self.line(title, "bold")
         self.line("─" * min(self.width, len(title)), "dim")
@@ -132,6 +144,7 @@ class _Page:
             self.line(sentence, indent=2)
 
     def headline(self, headline: Headline, *, is_injected: bool) -> None:
+        """The answer, that faults were injected, and the checks."""
         self.line()
         self.line(headline.sentence, "bold")
         if is_injected:
@@ -161,12 +174,14 @@ class _Page:
                 self.line(detail, "dim", indent=4)
 
     def pairs(self, pairs: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
+        """Labels and words in two columns."""
         pairs = list(pairs)
         width = max((len(label) for label, _ in pairs), default=0)
         for label, words in pairs:
             self.line(f"{label:<{width}}  {words}", indent=indent)
 
     def notes(self, notes: Iterable[Note]) -> None:
+        """Sentences, those that warn marked."""
         for note in notes:
             prefix = "" if note.level == "info" else f"{note.level}: "
             self.line(
@@ -223,11 +238,11 @@ class _Page:
             grid.add_row(*(Text(visible(cell)) for cell in row))
         self.console.print(grid)
 
-    def chart(self, chart: Chart) -> None:
+    def chart(self, chart: Chart, *, has_caption: bool = True) -> None:
         """A strip as lanes of blocks, a waterfall as bars; a line chart only by its range."""
         self.line()
         self.line(f"{chart.title} ({chart.data.kind})", "bold")
-        if chart.caption:
+        if chart.caption and has_caption:
             self.line(chart.caption, "dim")
         if not chart.data.rows:
             self.line("nothing recorded to draw", "dim")

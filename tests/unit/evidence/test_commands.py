@@ -199,14 +199,24 @@ def test_bundle_says_that_the_ledger_goes_in_whole(
     assert result.stderr == (words if told else "")
 
 
+def test_the_whole_report_is_printed_when_asked_for(cli, ledger):
+    short, whole = (cli("report", ledger, *more).stdout for more in ((), ("--full",)))
+    assert "Stops by class" in whole
+    assert "Stops by class" not in short
+    assert f"lastgood report {ledger} --run {sample_run.RUN} --full" in " ".join(short.split())
+    refused = cli("report", ledger, "--full", "--json")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "leave out --full" in refused.stderr
+
+
 def test_a_report_without_a_contract_names_no_number_of_devices(cli, ledger):
-    text = cli("report", ledger).stdout
+    text = cli("report", ledger, "--full").stdout
     assert "the number of devices is not declared" in text
     assert "training on 4 devices" not in text
 
 
 def test_a_report_reads_as_a_person_would_say_it(cli, ledger):
-    text = cli("report", ledger).stdout
+    text = cli("report", ledger, "--full").stdout
     assert "Ranks at fault: rank " in text
     assert "Lost device time" in text
     assert not [s for s in text.split("Lost device time ")[1:] if "device-" not in s.split(";")[0]]

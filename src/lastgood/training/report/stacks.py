@@ -7,7 +7,8 @@ is the one to look at. A run that is recovered dumps its suspects only; an obser
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from lastgood.base.figures import measured
@@ -23,11 +24,16 @@ from lastgood.training.report.spares import serving
 SYMPTOMS: Final = frozenset((Symptom.HANG, Symptom.SLOW))
 """Incidents in which the place where a process stands says something."""
 FRAMES_MAX: Final = 12
-_LIBRARY: Final = re.compile(
-    r"\((torch|numpy|lightning|transformers|accelerate|lastgood/training/rank|multiprocessing|concurrent|asyncio)/"
-    r"|\((threading|selectors|socket|queue|subprocess)\.py:|<frozen"
-)
-"""Frames of libraries: they say how a process waits, not where the job was."""
+_LIBRARIES: Final = frozenset(
+    (
+        "accelerate", "datasets", "deepspeed", "fsspec", "lastgood", "lightning", "lightning_fabric", "numpy", "pandas",
+        "PIL", "pyarrow", "pytorch_lightning", "scipy", "torch", "torchdata", "torchvision", "tqdm", "transformers",
+        "triton", "webdataset",
+    )
+)  # fmt: skip
+"""Packages whose frames say how a process waits, not where the job was; dumps have paths from a package on."""
+_PLACE: Final = re.compile(r"\(([^()]+):\d+\)$")
+_OUTSIDE: Final = ("site-packages/", "dist-packages/", "/lib/python", "<frozen", "<string>")
 _LAUNCHER: Final = re.compile(r"\(<frozen runpy>|\(lastgood/training/rank/(observed|worker)\.py")
 """Frames of whoever started the script: the same in every process."""
 WAITING: Final = "unknown rank"
@@ -86,7 +92,7 @@ def groups_of(own: Sequence[Event], incident: Incident) -> list[Group]:
         if isinstance(e.body.get(key), list)
     ]
     if written:
-        return [g for g in map(_read_group, written[-1]) if g is not None]
+        return _compared(g for g in map(_read_group, written[-1]) if g is not None)
     begin_us = incident.detected_us or incident.opened_us
     if begin_us is None:
         return []
@@ -103,10 +109,17 @@ def groups_of(own: Sequence[Event], incident: Incident) -> list[Group]:
         elif _is_dump(event) and begin_us <= time_of(event) <= end_us:
             rank = rank_of.get(str(worker), -1)
             dumps[str(worker)] = ProcessStack(rank, len(dumps), False, str(event.body.get("text")))
-    return [
-        Group(g.role, g.ranks, len(g.pids), g.stack, _standing(g.is_usual, g.is_outlier, len(dumps)))
+    return _compared(
+        Group(g.role, g.ranks, len(g.pids), g.stack, _standing(g.is_usual, g.is_outlier))
         for g in group_stacks(dumps.values())
-    ]  # fmt: skip
+    )
+
+
+def _compared(groups: Iterable[Group]) -> list[Group]:
+    """The groups, *usual* only where something of its kind is not: one group alone is compared with nobody."""
+    found = list(groups)
+    odd = {g.role for g in found if g.standing == "outlier"}
+    return [g if g.role in odd else g._replace(standing="") for g in found]
 
 
 def _is_about_stacks(event: Event) -> bool:
@@ -133,14 +146,12 @@ def _read_group(plain: Any) -> Group | None:
         ranks=tuple(r for r in ranks if isinstance(r, int)) if isinstance(ranks, list) else (),
         process_count=len(pids) if isinstance(pids, list) else 1,
         stack=tuple(map(str, plain["stack"])),
-        standing=_standing(plain.get("is_usual") is True, plain.get("is_outlier") is True, 2),
+        standing=_standing(plain.get("is_usual") is True, plain.get("is_outlier") is True),
     )  # fmt: skip
 
 
-def _standing(is_usual: bool, is_outlier: bool, count: int) -> str:
-    if is_outlier:
-        return "outlier"
-    return "usual" if is_usual and count > 1 else ""
+def _standing(is_usual: bool, is_outlier: bool) -> str:
+    return "outlier" if is_outlier else "usual" if is_usual else ""
 
 
 def _table(number: int, groups: Sequence[Group], as_of_us: int) -> Table:
@@ -209,4 +220,14 @@ def _shortened(frame: str | None) -> str | None:
 
 def own_frame(stack: Sequence[str]) -> str | None:
     """The innermost frame that is no library's: where the job's own code was."""
-    return next((frame for frame in stack if not _LIBRARY.search(frame)), None)
+    return next((frame for frame in stack if not _is_library(frame)), None)
+
+
+def _is_library(frame: str) -> bool:
+    """True for a frame of Python's own library or of a known package: `weakref.py` as much as `torch/nn/...`."""
+    found = _PLACE.search(frame)
+    file = found[1] if found else frame
+    if any(mark in file for mark in _OUTSIDE):
+        return True
+    first = file.partition("/")[0].removesuffix(".py")
+    return first in _LIBRARIES or first in sys.stdlib_module_names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lastgood.base.clock import ManualClock
 from lastgood.contract.load import default_contract, parse_contract
 from lastgood.contract.starter import starter_text
 from lastgood.contract.tail import poisson_tail
@@ -11,9 +12,11 @@ from lastgood.evidence.charts import FORMS, chart_spec
 from lastgood.evidence.time_part import WIDTHS_US
 from lastgood.evidence.wording import value_text
 from lastgood.ledger.ettr import measure_run, sliding_ettr
+from lastgood.ledger.event import new_event
+from lastgood.ledger.incident import Incident
 from lastgood.training.report.section import build_section
 from lastgood.training.report.spares import standings
-from lastgood.training.report.stacks import own_frame
+from lastgood.training.report.stacks import groups_of, own_frame
 from tests.unit.evidence import sample_full_run as full
 from tests.unit.evidence import sample_run
 from tests.unit.evidence.sample_run import FAULTS, STEP_US
@@ -142,7 +145,33 @@ def test_the_frame_of_the_jobs_own_code_stands_beside_the_innermost_one(report):
     usual, odd = rows(report, "stacks", "stacks-2")
     assert usual[5:] == ("DistributedDataParallel.forward (parallel/distributed.py:1886)", "train_step (train.py:86)")  # fmt: skip
     assert odd[5:] == (full.ODD[0], "fetch (data.py:41)")
-    assert own_frame(("wait (threading.py:327)", "<frozen runpy>:198 in x")) in {None, "<frozen runpy>:198 in x"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "wait (threading.py:327)",
+        "_commit_removals (weakref.py:110)",
+        "default (json/encoder.py:180)",
+        "forward (torch/nn/parallel/distributed.py:1886)",
+        "read (pyarrow/parquet/core.py:9)",
+        "run (/opt/py/lib/python3.12/runpy.py:88)",
+        "<frozen runpy>:198 in x",
+    ],
+)
+def test_the_innermost_own_frame_is_of_nobody_elses_library(library):
+    own = "load (/home/me/job/data.py:31)"
+    assert own_frame((library, own, "main (train.py:9)")) == own
+    assert own_frame((library, "load (job/data.py:31)")) == "load (job/data.py:31)"
+    assert own_frame((library,)) is None
+
+
+def test_one_group_alone_is_neither_usual_nor_odd():
+    group = {"role": "trainer", "ranks": [0, 1], "pids": [1, 2], "is_usual": True, "is_outlier": False, "stack": ["f (train.py:1)"]}  # fmt: skip
+    own = [
+        new_event("diagnose", clock=ManualClock(0), incident="i1", body={"stack_groups": [group]})
+    ]
+    assert [g.standing for g in groups_of(own, Incident(id="i1"))] == [""]
 
 
 def test_the_groups_that_an_observer_wrote_read_like_those_of_a_supervisor(report, observed):

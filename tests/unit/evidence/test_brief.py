@@ -1,0 +1,101 @@
+"""The first screen of a run's report: short on a clean run, and nothing that a reader must know is left out."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from lastgood.contract.load import default_contract
+from lastgood.evidence.brief import CARD_COUNT_MAX, is_brief, print_brief
+from lastgood.evidence.report import Report, Reproduction, Section
+from lastgood.evidence.terminal import print_report
+from lastgood.training.report.section import build_section
+from tests.unit.evidence import sample_run
+from tests.unit.evidence.made_reports import full_report
+
+LINES_MAX = 60
+
+
+def report_of(events, **changes) -> Report:
+    section = build_section(events, default_contract("training"), as_of_us=2**62)
+    section = msgspec.structs.replace(section, **changes)
+    proof = Reproduction(
+        ledger="l.db",
+        root="ab" * 32,
+        size=len(events),
+        origin="lastgood.dev/ledger/1",
+        version="1",
+        command="lastgood report l.db",
+    )
+    return Report(title="Lastgood report, training run", subject="r", as_of_us=0, sections=(section,), reproduction=proof)  # fmt: skip
+
+
+def printed(report: Report, draw=print_brief) -> list[str]:
+    console = Console(file=io.StringIO(), width=80, highlight=False, markup=False, emoji=False, color_system=None)  # fmt: skip
+    draw(report, console)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_clean_run_takes_one_screen_and_its_full_text_says_more():
+    report = report_of(sample_run.undisturbed())
+    assert len(printed(report)) <= LINES_MAX < len(printed(report, print_report))
+
+
+def test_the_first_screen_has_the_verdict_the_figures_the_time_and_where_the_rest_is():
+    text = "\n".join(printed(report_of(sample_run.undisturbed())))
+    words = ("No fault was recorded", "ETTR", "Unknown share", "Lost steps", "warmup")
+    assert [word for word in words if word not in text] == []
+    assert "- Objectives are not declared, so nothing here was held or broken." in text
+    assert "everything  lastgood report l.db --full" in text
+    assert "check it    lastgood verify l.db" in text
+
+
+def test_each_incident_says_who_what_when_how_long_and_how_it_ended():
+    lines = printed(report_of(sample_run.five_faults()))
+    at = lines.index("1. Rank 2 ended (injected, recovered)")
+    assert "   seen: rank 2 (w2) ended by signal 9" in lines[at:]
+    told = " ".join(line.strip() for line in lines[at : at + 6])
+    assert "began 02:00:13.000; detection 52 ms; diagnosis 3 ms; isolation 61 ms; recovery 420 ms; verification 410 ms" in told  # fmt: skip
+    assert "lost steps 0" in told
+    assert "verified by replay step 60 on every rank: equal" in told
+    assert "ranks at fault: rank 2; fault domain: host host-a; cause: not known" in told
+
+
+def test_of_many_incidents_the_newest_are_shown_and_the_others_counted():
+    cards = full_report().sections[0].parts[1].cards
+    many = tuple(msgspec.structs.replace(cards[0], number=n) for n in range(1, CARD_COUNT_MAX + 4))
+    part = Section(name="incidents", title="Incidents", cards=many)
+    lines = printed(report_of(sample_run.undisturbed(), parts=(part,)))
+    assert "3 earlier ones: --full" in lines
+    assert not any(line.startswith("3. ") for line in lines)
+    assert any(line.startswith(f"{CARD_COUNT_MAX + 3}. ") for line in lines)
+
+
+def test_where_an_odd_rank_stood_is_told_with_its_incident():
+    faults = (sample_run.FAULTS[2],)
+    events = sample_run.five_faults(faults=faults, last_step=210)
+    groups = [
+        {"role": "trainer", "ranks": [0, 2, 3], "pids": [1, 2, 3], "is_usual": True, "is_outlier": False, "stack": ["all_reduce (torch/distributed/c10d.py:9)"]},
+        {"role": "trainer", "ranks": [1], "pids": [4], "is_usual": False, "is_outlier": True, "stack": ["wait (threading.py:3)", "load (job/data.py:31)"]},
+    ]  # fmt: skip
+    events = [
+        msgspec.structs.replace(e, body={**e.body, "stack_groups": groups})
+        if e.kind == "diagnose"
+        else e
+        for e in events
+    ]
+    text = " ".join(" ".join(printed(report_of(events))).split())
+    assert "rank 1 stood in load (job/data.py:31), apart from the others" in text
+
+
+@pytest.mark.parametrize("events", [sample_run.five_faults(), sample_run.still_running()])
+def test_no_line_is_wider_than_80_columns(events):
+    assert max(map(len, printed(report_of(events)))) <= 80
+
+
+def test_a_fleet_alone_has_no_short_form():
+    fleet = msgspec.structs.replace(full_report(), sections=(Section(name="fleet", title="Fleet"),))
+    assert not is_brief(fleet)
