@@ -1,4 +1,7 @@
-"""The plain drill job with a fresh wrapper before every step from step 2 on, and throw-away passes, as a recovery would."""
+"""The plain drill job with a fresh wrapper before every step, as a recovery would make it.
+
+From step 2 on with throw-away passes, or with `--recorded` from step 3 on with the gradient buckets of the step before.
+"""
 
 import argparse
 import copy
@@ -17,6 +20,7 @@ from lastgood.training.examples.drill_job import (
     make_model,
     train_step,
 )
+from lastgood.training.rank.buckets import BucketRecord, lay_out, registered_in
 
 
 def rewrap(discard_count, model, optimizer, scheduler, batch):
@@ -35,20 +39,41 @@ def rewrap(discard_count, model, optimizer, scheduler, batch):
     return wrapped
 
 
+def wrap_recorded(model, layout):
+    """What a recovery does to a rank that knows the buckets: a new wrapper that begins with them, and no pass for it."""
+    record = BucketRecord()
+    with registered_in(layout) as made:
+        wrapped = nn.parallel.DistributedDataParallel(model, init_sync=False, **BUCKETS)
+    record.follow(made[0])
+    if layout is not None:
+        assert lay_out(wrapped)
+
+    def hook(state, bucket):
+        record.see(bucket)
+        work = dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True)
+        return work.get_future().then(lambda done: done.value()[0])
+
+    wrapped.register_comm_hook(None, hook)
+    return wrapped, record
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, required=True, help="less than an epoch")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--discards", type=int, required=True)
+    parser.add_argument("--discards", type=int, default=0)
+    parser.add_argument("--recorded", action="store_true")
     options = parser.parse_args()
     model = make_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.995)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    wrapped = nn.parallel.DistributedDataParallel(model, **BUCKETS)
+    wrapped, record = wrap_recorded(model, None)
     for done, batch in zip(range(options.steps), make_loader(rank, dist.get_world_size())):  # noqa: B905
-        if done:
+        if options.recorded and done >= 2:
+            wrapped, record = wrap_recorded(model, record.layout)
+        elif done and not options.recorded:
             wrapped = rewrap(options.discards, model, optimizer, scheduler, batch)
         train_step(wrapped, optimizer, scheduler, batch)
     path = options.out / f"weights-rank{rank}.json"

@@ -53,6 +53,8 @@ class Proceed(_Message):
     """Every rank found its bytes right: form the group and run the passes of the plan."""
 
     generation: int
+    has_buckets: bool = False
+    """Every rank knows the gradient buckets of the step to replay, and they are the same."""
 
 
 class Resumed(_Message):
@@ -125,6 +127,8 @@ class StateRestored(_Message):
     is_intact: bool
     bad_step: int | None = None
     detail: str = ""
+    buckets: str = ""
+    """Digest of the gradient buckets of the step to replay; empty where they are not known."""
 
 
 class StepReplayed(_Message):

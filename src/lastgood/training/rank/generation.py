@@ -15,11 +15,18 @@ from lastgood.signals.reading import Phase, StepReport
 from lastgood.training import control
 from lastgood.training.rank import environment
 from lastgood.training.rank.addresses import write_addresses
+from lastgood.training.rank.buckets import digest_of
 from lastgood.training.rank.checkpoint import load_checkpoint
+from lastgood.training.rank.comparing import compare_replay
 from lastgood.training.rank.feed import Feed
 from lastgood.training.rank.fitting import refuse_other_model
 from lastgood.training.rank.group import is_group_error
-from lastgood.training.rank.passes import Pass, more_passes_of_probe, passes_after_restore
+from lastgood.training.rank.passes import (
+    FIRST_SETTLED_STEP,
+    Pass,
+    more_passes_of_probe,
+    passes_after_restore,
+)
 from lastgood.training.rank.replica import replicas_agree
 from lastgood.training.rank.shards import holds_shards
 from lastgood.training.rank.snapshot import (
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
     import torch
 
     from lastgood.training.control import Assignment, Plan
+    from lastgood.training.rank.buckets import Layout
     from lastgood.training.rank.injection import StepInjection
     from lastgood.training.rank.link import Link
     from lastgood.training.rank.replica import Replica
@@ -91,6 +99,8 @@ class Generation:
         """The published target of a predecessor replay."""
         self._probed: list[bool] = []
         """Whether each probe of this generation came out bit-equal; empty once all of them were made."""
+        self._layout: Layout | None = None
+        """The gradient buckets of the step that is replayed, where the wrapper is made with them."""
         self._trial: Digests | None = None
         self._trial_tensors: dict[str, torch.Tensor] = {}
         self._mode: VerifyMode | None = None
@@ -122,7 +132,8 @@ class Generation:
                     # All bytes are checked before anybody joins: a rank that finds its own wrong must not leave
                     # the others in a group that never forms.
                     self._read(assignment.plan)
-                    self._tell_restored(intact=True)
+                    self._layout = self._known_layout()
+                    self._tell_restored(intact=True, buckets=digest_of(self._layout))
                     if not self._link.wait_proceed(self.number):
                         continue
                 self._join()
@@ -154,6 +165,7 @@ class Generation:
 
     def _leave(self) -> None:
         self.passes.clear()
+        self._layout = None
         self.replica.unwrap()
         self._forget_probes()
         self._link.group.leave()
@@ -218,18 +230,35 @@ class Generation:
         self.is_fresh = False
         self.state_step = plan.restore_step
         self._link.slot.set_published(plan.restore_step)
-        passes = passes_after_restore(
-            self._mode,
-            restore_step=plan.restore_step,
-            has_buckets=not holds_shards(self._loaded.tensors),
-        )
+        if not self._link.has_buckets:
+            self._layout = None  # all ranks make the same passes
+        passes = self._passes_of(self._mode, self._loaded)
         if self.replica.is_made_anew:
             # There is nothing to load into before it is made, and what is new needs no second making.
-            self.replica.wrap(is_synced=True)
+            self.replica.wrap(is_synced=True, layout=self._layout)
             passes = (replace(passes[0], wraps=False), *passes[1:])
         refuse_other_model(self.trainable, self._loaded)
         self._load(self._loaded)
         self.passes = list(passes)
+
+    def _known_layout(self) -> Layout | None:
+        """The gradient buckets of the step that is replayed, where a wrapper can be made with them."""
+        assert self._expected is not None, "read before it is told"
+        is_usable = (
+            self._mode is VerifyMode.PREDECESSOR
+            and self.replica.can_lay_out
+            and self._expected.step >= FIRST_SETTLED_STEP
+        )
+        return self._expected.position.get("buckets") if is_usable else None
+
+    def _passes_of(self, mode: VerifyMode, loaded: LoadedState) -> tuple[Pass, ...]:
+        return passes_after_restore(
+            mode,
+            restore_step=loaded.step,
+            has_buckets=not holds_shards(loaded.tensors),
+            is_laid_out=self._layout is not None,
+            is_static=self.replica.is_static,
+        )
 
     def _start_fresh(self) -> None:
         began = self._begin_again() if self._has_begun else None
@@ -265,7 +294,7 @@ class Generation:
             os._exit(EXIT_NOT_WHOLE)
 
     def _tell_restored(
-        self, *, intact: bool, bad_step: int | None = None, detail: str = ""
+        self, *, intact: bool, bad_step: int | None = None, detail: str = "", buckets: str = ""
     ) -> None:
         self._link.channel.send(
             control.StateRestored(
@@ -274,6 +303,7 @@ class Generation:
                 is_intact=intact,
                 bad_step=bad_step,
                 detail=detail,
+                buckets=buckets,
             )
         )
 
@@ -290,7 +320,7 @@ class Generation:
         if this.wraps:
             # A large model takes its time to be made or wrapped anew, and is no hang.
             self._link.slot.enter(Phase.RESTORING)
-            self.replica.wrap(is_synced=True)
+            self.replica.wrap(is_synced=True, layout=self._layout)
         self._load(self._loaded)
         self._link.slot.enter(Phase.BETWEEN)
 
@@ -323,7 +353,7 @@ class Generation:
             step=step,
             generation=self.number,
             streams=capture_streams(),
-            position={"feed": self.feed.position},
+            position={"feed": self.feed.position, "buckets": self.replica.layout},
         )
         self._link.slot.set_published(step)
         return digests
@@ -406,8 +436,16 @@ class Generation:
         assert self._expected is not None, "a replay compares"
         assert self._loaded is not None, "a replay starts from a restored state"
         found = self._digests()
-        wanted = self._expected.digests if self._mode is VerifyMode.PREDECESSOR else self._trial
-        outcome, detail = self._compare(found, wanted)
+        is_again = self._mode is VerifyMode.PREDECESSOR
+        outcome, detail = compare_replay(
+            found,
+            self._expected.digests if is_again else self._trial,
+            tolerance=self._tolerance,
+            live=self._live_tensors,
+            reference=self._expected.tensors if is_again else self._trial_tensors,
+        )
+        if not self._held_layout(outcome):
+            return False
         self._link.slot.enter(Phase.HELD)
         self._link.channel.send(
             control.StepReplayed(
@@ -438,25 +476,21 @@ class Generation:
             write_addresses(self._link.run.addresses(self._link.worker), self.trainable.model)
         return is_kept
 
-    def _compare(self, found: Digests, wanted: Digests | None) -> tuple[ReplayOutcome, str]:
-        if found == wanted:
-            return ReplayOutcome.EQUAL, ""
-        what = (
-            "replicated state"
-            if wanted is None or found.replica != wanted.replica
-            else "private state"
-        )
-        if self._tolerance is None:
-            return ReplayOutcome.DIFFERENT, f"{what} differs bitwise"
-        assert self._expected is not None
-        reference = (
-            self._expected.tensors if self._mode is VerifyMode.PREDECESSOR else self._trial_tensors
-        )
-        difference = largest_difference(self._live_tensors(), reference)
-        # Written so that a difference that is not a number fails.
-        if difference <= self._tolerance:
-            return (
-                ReplayOutcome.WITHIN_TOLERANCE,
-                f"{what}: {difference:.3g} <= {self._tolerance:.3g}",
-            )
-        return ReplayOutcome.DIFFERENT, f"{what}: {difference:.3g} > {self._tolerance:.3g}"
+    def _held_layout(self, outcome: ReplayOutcome) -> bool:
+        """False when a replay through recorded buckets came out wrong anywhere: it is made again the long way."""
+        if self._layout is None:
+            return True
+        assert self._mode is not None, "a replay has a mode"
+        assert self._loaded is not None, "a replay starts from a restored state"
+        is_right = outcome is not ReplayOutcome.DIFFERENT and self.replica.layout == self._layout
+        self._layout = None
+        try:
+            if self.replica.holds_everywhere(is_right):
+                return True
+        except RuntimeError as error:  # a peer died meanwhile
+            self._tell_raised(error, is_group_error=is_group_error(error))
+            self._link.slot.enter(Phase.HELD)
+            self._link.wait_revoked(self.number)
+            return False
+        self.passes += self._passes_of(self._mode, self._loaded)
+        return False

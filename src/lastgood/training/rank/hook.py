@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from lastgood.base.clock import SystemClock
+from lastgood.training.rank.buckets import BucketRecord
 from lastgood.training.rank.gradient import is_finite, square_sum
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class CountingHook:
         self._clock = SystemClock()
         self._square_sums: dict[tuple[int, int], torch.Tensor] = {}
         """By wrapper and bucket: a second backward pass of a step replaces the first, as its sum holds both."""
+        self.buckets = BucketRecord()
+        """Of the first wrapper."""
         self._hooked: list[DistributedDataParallel] = []
         """Wrappers that have their hook; their place here is their number."""
         self._lock = threading.Lock()
@@ -119,6 +122,8 @@ class CountingHook:
     ) -> torch.futures.Future[torch.Tensor]:
         """Reduce one bucket, after a look at what this rank puts into it."""
         buffer = bucket.buffer()
+        if number == 0:
+            self.buckets.see(bucket)
         self._injection.spoil_if_due(buffer)
         if not is_finite(buffer):
             self.is_local_nonfinite = True

@@ -46,6 +46,8 @@ class Link:
         """True once there was an assignment."""
         self._revoked_generation = 0
         self._proceed_generation = 0
+        self.has_buckets = False
+        """What the last word to proceed said of the gradient buckets."""
         self._resumed: dict[int, int] = {}
         self._is_finish_acknowledged = False
         self.stop_after: int | None = None
@@ -86,6 +88,7 @@ class Link:
                     self._revoked_generation = max(self._revoked_generation, message.generation)
                 case control.Proceed():
                     self._proceed_generation = max(self._proceed_generation, message.generation)
+                    self.has_buckets = message.has_buckets
                 case control.Resumed():
                     self._resumed[message.generation] = message.step
                 case control.StopAfter():

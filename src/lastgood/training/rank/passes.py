@@ -2,7 +2,8 @@
 
 Re-wrapping DDP starts again with its first bucket layout, which changes the bits of the next update. One pass
 with the new wrapper shows DDP the order of the gradients; the next forward pass rebuilds the buckets from it before
-anything is reduced, so one pass is thrown away. Step 1 is different: plain torch itself still runs the first layout
+anything is reduced, so one pass is thrown away, unless the buckets of the step are known and the wrapper is made with
+them (`buckets.py`). Step 1 is different: plain torch itself still runs the first layout
 there, so a replay of step 1 takes a fresh wrapper and no throw-away pass.
 """
 
@@ -12,6 +13,9 @@ import enum
 from dataclasses import dataclass
 
 from lastgood.recovery.messages import VerifyMode
+
+FIRST_SETTLED_STEP = 3
+"""The buckets of this step are those of every later one: DDP has laid them out before it at the latest."""
 
 
 class PassKind(enum.StrEnum):
@@ -47,19 +51,32 @@ class Pass:
 
 
 def passes_after_restore(
-    mode: VerifyMode, *, restore_step: int, has_buckets: bool = True
+    mode: VerifyMode,
+    *,
+    restore_step: int,
+    has_buckets: bool = True,
+    is_laid_out: bool = False,
+    is_static: bool = False,
 ) -> tuple[Pass, ...]:
-    """Return the passes that verify a restored state. Without buckets (shards) there is nothing to settle."""
+    """Return the passes that verify a restored state. Without buckets (shards) there is nothing to settle.
+
+    Args:
+        is_laid_out: a fresh wrapper begins with the buckets of the step that is replayed (see `buckets.py`).
+        is_static: the graph was declared static, so DDP lays its buckets out behind its second pass.
+    """
     step = restore_step + 1
-    is_settled = step == 1 or not has_buckets
+    is_settled = step == 1 or not has_buckets or is_laid_out
+    discards = (_discard(step),)
+    if is_static and step >= FIRST_SETTLED_STEP:
+        discards += (Pass(PassKind.DISCARD, step),)
     if mode is VerifyMode.PREDECESSOR:
         if is_settled:
             return (Pass(PassKind.REPLAY, step, wraps=True),)
-        return (_discard(step), Pass(PassKind.REPLAY, step))
+        return (*discards, Pass(PassKind.REPLAY, step))
     if is_settled:
         again = Pass(PassKind.REPLAY, step, wraps=has_buckets)
         return (Pass(PassKind.TRIAL, step, wraps=True), again)
-    return (_discard(step), Pass(PassKind.TRIAL, step), Pass(PassKind.REPLAY, step))
+    return (*discards, Pass(PassKind.TRIAL, step), Pass(PassKind.REPLAY, step))
 
 
 def passes_of_probe(step: int, *, has_buckets: bool = True) -> tuple[Pass, ...]:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from lastgood.signals.reading import Phase
+from lastgood.training.rank.buckets import is_static, lay_out, lays_out_again, registered_in
 from lastgood.training.rank.build import call_build
 from lastgood.training.rank.collectives import CollectiveCount, stop_counting
 from lastgood.training.rank.hook import CountingHook
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from lastgood.training.rank.buckets import Layout
     from lastgood.training.rank.build import Blueprint
     from lastgood.training.rank.injection import StepInjection
     from lastgood.training.rank.state import Trainable
@@ -77,8 +79,25 @@ class Replica:
         """False for a sharded model, which has no gradient buckets that change their layout."""
         return not any(is_shard(parameter) for parameter in self._module.parameters())
 
-    def wrap(self, *, is_synced: bool) -> None:
-        """Wrap the module anew for the current group.
+    @property
+    def is_static(self) -> bool:
+        """True when the script declared its graph static."""
+        return is_static(self._options)
+
+    @property
+    def can_lay_out(self) -> bool:
+        """True when a wrapper can be made with the gradient buckets of one before it."""
+        return not self.is_built and not self.is_static
+
+    @property
+    def layout(self) -> Layout | None:
+        """The gradient buckets of the last step, where a later wrapper can be made with them."""
+        if not self.can_lay_out or not isinstance(self.hook, CountingHook):
+            return None
+        return self.hook.buckets.layout
+
+    def wrap(self, *, is_synced: bool, layout: Layout | None = None) -> None:
+        """Wrap the module anew for the current group, with the buckets of a step before where they are known.
 
         The constructor's own broadcast from rank 0 would hide a corrupt replica or spread one, so it is left
         out once the replicas' digests are known to agree.
@@ -90,9 +109,7 @@ class Replica:
         self._is_bare = False
         hook = CountingHook(self._slot, self._injection, self._user_hook, self._user_hook_state)
         if blueprint.build is None:
-            self._wrapper = DistributedDataParallel(
-                self._module, init_sync=not is_synced, **self._options
-            )
+            self._wrap_plain(hook, is_synced=is_synced, layout=layout)
         else:
             with self._noting(), hook.counting_users_hooks():
                 self._wrapper = call_build(
@@ -109,6 +126,18 @@ class Replica:
         if not self._reducing:
             self.hook = CollectiveCount(self._slot)
             self.hook.start()
+
+    def _wrap_plain(self, hook: CountingHook, *, is_synced: bool, layout: Layout | None) -> None:
+        is_ordered = layout is not None and lays_out_again(self._options)
+        with registered_in(layout if is_ordered else None) as made:
+            wrapper = DistributedDataParallel(
+                self._module, init_sync=not is_synced, **self._options
+            )
+        if made:
+            hook.buckets.follow(made[0])
+        if is_ordered:
+            lay_out(wrapper)
+        self._wrapper = wrapper
 
     def _count_buffer_broadcast(self, wrapper: DistributedDataParallel) -> None:
         """Count the broadcast of buffers before a forward pass: a rank that waits in it is not the one at fault."""

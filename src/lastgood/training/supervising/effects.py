@@ -41,6 +41,8 @@ class Effects:
         self._last_state: dict[str, object] = {}
         self._last_steps: list[int] = []
         self._proceeded = 0
+        self._buckets: dict[int, str] = {}
+        """Rank -> what it knows of the gradient buckets of the step to replay, in the newest generation."""
         self._progress = os.open(supervisor.run_dir.progress, os.O_RDWR | os.O_CREAT, 0o600)
         self.is_generation_up = True
         """False between a revocation and the next assignment: nobody serves, nobody can hang."""
@@ -129,6 +131,7 @@ class Effects:
         supervisor.raised.clear()
         supervisor.finished.clear()
         supervisor.leavers.begin_generation()
+        self._buckets.clear()
         is_first = action.plan.tier is messages.Tier.INITIAL
         supervisor.beginning.generation = action.generation if is_first else None
         supervisor.watch.begin_generation(action.generation, next_step=action.plan.target_step + 1)
@@ -183,8 +186,18 @@ class Effects:
             return
         self._proceeded = generation
         supervisor = self._supervisor
+        known = set(self._buckets.values())
+        has_buckets = (
+            len(self._buckets) == len(supervisor.serving) and len(known) == 1 and "" not in known
+        )
+        message = control.Proceed(generation=generation, has_buckets=has_buckets)
         for name in supervisor.serving:
-            supervisor.workers[name].channel.send(control.Proceed(generation=generation))
+            supervisor.workers[name].channel.send(message)
+
+    def hear_buckets(self, message: control.StateRestored) -> None:
+        """Keep what a rank knows of the gradient buckets, until all of them may proceed."""
+        if message.generation == self._supervisor.recorder.attempt:
+            self._buckets[message.rank] = message.buckets
 
     def _resume(self, action: messages.Resume) -> None:
         supervisor = self._supervisor

@@ -322,6 +322,8 @@ class Supervisor:
                 if self._startup is not None:
                     self._startup.hear(message)
                 else:
+                    if isinstance(message, control.StateRestored):
+                        self._effects.hear_buckets(message)
                     self.tell_loop(observation_of(worker, message))
 
     def _hear_finished(self, worker: WorkerProcess, message: control.Finished) -> None:

@@ -73,10 +73,11 @@ def test_a_revocation_ends_every_wait(link, wait):
 
 
 def test_the_word_that_was_waited_for_ends_the_wait(link):
-    link._take(control.Proceed(generation=2))
+    link._take(control.Proceed(generation=2, has_buckets=True))
     link._take(control.Resumed(generation=2, step=9))
     link._take(control.FinishAcknowledged())
     assert link.wait_proceed(2)
+    assert link.has_buckets
     assert link.wait_resumed(2)
     assert link.wait_finish(2)
 

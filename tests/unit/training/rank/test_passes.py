@@ -34,6 +34,25 @@ def test_the_passes_after_a_restore(mode, restore_step, expected):
     assert {restore_step + 1} == {p.step for p in passes}
 
 
+@pytest.mark.parametrize("restore_step", [2, 7])
+def test_nothing_is_thrown_away_where_the_wrapper_is_made_with_the_buckets_of_the_step(
+    restore_step,
+):
+    passes = passes_after_restore(
+        VerifyMode.PREDECESSOR, restore_step=restore_step, is_laid_out=True
+    )
+    assert shape(passes) == ["replay+"]
+
+
+@pytest.mark.parametrize(
+    ("restore_step", "expected"),
+    [(0, ["replay+"]), (1, ["discard+", "replay"]), (2, ["discard+", "discard", "replay"])],
+)
+def test_a_static_graph_lays_its_buckets_out_behind_the_second_pass(restore_step, expected):
+    passes = passes_after_restore(VerifyMode.PREDECESSOR, restore_step=restore_step, is_static=True)
+    assert shape(passes) == expected
+
+
 # A new beginning restores nothing: its state 0 is compared between the ranks instead.
 @pytest.mark.parametrize("mode", [mode for mode in VerifyMode if mode is not VerifyMode.BEGIN])
 @pytest.mark.parametrize("restore_step", [0, 1, 2, 50])

@@ -24,6 +24,8 @@ from lastgood.training.slot import ControlPage, StatusSlot
 class Link:
     """A supervisor that agrees to everything at once."""
 
+    has_buckets = True
+
     def __init__(self, run, worker="w0"):
         self.run, self.worker = run, worker
         self.slot = StatusSlot(run.status(worker), create=True)
@@ -165,6 +167,66 @@ def test_a_spare_goes_on_bit_for_bit_also_where_an_epoch_ends(world, lost_after,
     assert expected == train(spare, steps=7)
     assert [m.step for m in spare.link.of(control.Finished)] == [7]
     assert {"equal"} == {m.outcome for m in spare.link.of(control.StepReplayed)}
+
+
+def replays(worker):
+    return [number for number, _, is_replay in worker.seen if is_replay]
+
+
+def test_a_step_whose_buckets_are_known_is_replayed_at_once(world):
+    lost = world()
+    train(lost, steps=5)
+    spare = world(generation=2, plan=plan(lost, 5, mode=VerifyMode.PREDECESSOR))
+    train(spare, steps=7)
+    assert replays(spare) == [5]
+
+
+def test_a_pass_is_thrown_away_where_a_rank_does_not_know_the_buckets(world, monkeypatch):
+    lost = world()
+    train(lost, steps=5)
+    monkeypatch.setattr(Link, "has_buckets", False)
+    spare = world(generation=2, plan=plan(lost, 5, mode=VerifyMode.PREDECESSOR))
+    train(spare, steps=7)
+    assert replays(spare) == [5, 5]
+    (restored,) = spare.link.of(control.StateRestored)
+    assert restored.buckets, "this rank did know them"
+
+
+def test_a_replay_through_buckets_that_do_not_come_out_so_is_made_again_the_long_way(
+    world, monkeypatch
+):
+    """The model has one bucket: it cannot be told to have two."""
+    expected = train(world(), steps=7)
+    lost = world()
+    train(lost, steps=5)
+    monkeypatch.setattr(Generation, "_known_layout", lambda _: ((1,), (0,)))
+    spare = world(generation=2, plan=plan(lost, 5, mode=VerifyMode.PREDECESSOR))
+    assert expected == train(spare, steps=7)
+    assert replays(spare) == [5, 5, 5]  # as recorded, thrown away, replayed
+    (answer,) = spare.link.of(control.StepReplayed)
+    assert answer.outcome == "equal"
+
+
+def test_a_peer_that_dies_while_the_ranks_compare_their_replays_ends_the_attempt(
+    world, monkeypatch
+):
+    lost = world()
+    train(lost, steps=5)
+    again = plan(lost, 5, mode=VerifyMode.PREDECESSOR)
+    spare = world(generation=2, plan=again)
+    holds_everywhere = spare.run.model.holds_everywhere
+
+    def broken(is_true):
+        monkeypatch.setattr(spare.run.model, "holds_everywhere", holds_everywhere)
+        raise RuntimeError("[../gloo/transport/tcp/pair.cc:534] Connection closed by peer")
+
+    monkeypatch.setattr(spare.run.model, "holds_everywhere", broken)
+    spare.link.assignments.append(control.Assignment(generation=3, rank=0, world=1, plan=again))
+    train(spare, steps=7)
+    (raised,) = spare.link.of(control.StepRaised)
+    assert (raised.generation, raised.is_group_error) == (2, True)
+    assert [m.generation for m in spare.link.of(control.StepReplayed)] == [3]
+    assert replays(spare) == [5, 5]
 
 
 @pytest.mark.parametrize("limits", [{"steps": 4}, {"epochs": 1}, {}])
