@@ -85,9 +85,7 @@ def build_imported_run(
         lead=f"Read from: {', '.join(_formats(own))}. All times are those of its logs.",
         headline=Headline(
             state="nothing",
-            sentence=" ".join(
-                [*incident_words(incidents, as_of_us=as_of_us), _sentence(times, restarts)]
-            ),
+            sentence=" ".join([*incident_words(incidents), _sentence(times, restarts)]),
         ),
         figures=(*key_figures(times), *_key_rows(times, restarts)),
         charts=(strip_chart(times),),

@@ -113,20 +113,19 @@ def _checks(faults: Sequence[Incident], drill: Drill, mode: str) -> list[Check]:
     ]
 
 
-def incident_words(incidents: Sequence[Incident], *, as_of_us: int) -> tuple[str, ...]:
-    """Who failed, when and how it ended, in a sentence each for the last two; nothing without a fault."""
+def incident_words(incidents: Sequence[Incident]) -> tuple[str, ...]:
+    """Who failed where and when, and how it ended, of the last fault; nothing without one. Each has its card below."""
     faults = [i for i in incidents if not i.is_planned]
-    told = []
-    for incident in faults[-2:]:
-        at_us = incident.onset_us or incident.detected_us or as_of_us
-        ended = OUTCOMES.get(incident.outcome or "", "is still open" if incident.is_open else "closed")  # fmt: skip
-        what = title_of(incident, has_many_hosts=True)
-        told.append(f"{what} at {instant_text(at_us)}; it {ended}.")
-    more = len(faults) - len(told)
-    return (
-        *([f"{more} more incident{'s' if more > 1 else ''} before."] if more > 0 else []),
-        *told,
-    )
+    if not faults:
+        return ()
+    last = faults[-1]
+    at_us = last.onset_us or last.detected_us
+    at = "" if at_us is None else f" at {instant_text(at_us, with_date=False)[:8]} UTC"
+    ended = OUTCOMES.get(last.outcome or "", "is still open" if last.is_open else "closed")
+    what = title_of(last, has_many_hosts=True)
+    if len(faults) > 1:
+        what = f"{len(faults)} incidents, the last: {what[:1].lower()}{what[1:]}"
+    return (f"{what}{at}; it {ended}.",)
 
 
 def watched_cards(

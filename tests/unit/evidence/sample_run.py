@@ -162,7 +162,7 @@ class Recorder:
                 "t_recorded_us": self.now_us,
                 "clock": {"id": "host-a", "source": "host", "boot_id": "b0"},
                 "versions": VERSIONS,
-                "topology": "t-4x1",
+                "topology": "4a91" * 16,
                 **fields,
             },
             Event,

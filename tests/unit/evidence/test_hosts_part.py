@@ -44,7 +44,7 @@ def test_the_report_of_an_attached_job_says_who_hung_where_and_when(imported):
     section = section_of(imported)
     assert section.headline is not None
     assert section.headline.sentence.startswith(
-        "Rank 2 on node-b stopped moving at 1970-01-01 00:00:13.000 UTC; it is still open. "
+        "Rank 2 on node-b stopped moving at 00:00:13 UTC; it is still open. "
     )
     (card,) = part(section, "incidents").cards
     assert card.title == "Rank 2 on node-b stopped moving"
