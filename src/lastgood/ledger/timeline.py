@@ -191,10 +191,15 @@ def _tail_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]
     for event in events:
         if event.kind in {EventKind.RUN_START, EventKind.ATTEMPT_START}:
             started_us = time_of(event)
-        elif event.kind == EventKind.RUN_END and started_us is not None and not is_imported(event):
+        elif event.kind == EventKind.RUN_END and started_us is not None and _is_own(event):
             last_us = _last_end_before(timeline, time_of(event))
             if event.body.get("exit_code") == 0 and last_us is not None and last_us >= started_us:
                 yield Claim("stall", last_us, time_of(event))
+
+
+def _is_own(event: Event) -> bool:
+    """True for what lastgood itself recorded, in a ledger or in a spool: it looked at the ranks until their end."""
+    return event.source is None or event.source.importer in {None, "spool"}
 
 
 def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:

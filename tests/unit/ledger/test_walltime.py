@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lastgood.base.errors import BadInput
+from lastgood.ledger.event import Source
 from lastgood.ledger.walltime import STATES, WallState, WallTimeRules, partition
 from tests.unit.ledger.story import Story, us
 
@@ -166,6 +167,16 @@ def test_between_the_last_step_and_a_good_end_no_step_is_made_and_nothing_is_unk
     story = Story().start().steps(1, 10, 30)
     story.tell("run.end", 150, body={"exit_code": 0})
     assert seconds(story) == {"warmup": 30, "productive": 100, "stall": 20}
+
+
+@pytest.mark.parametrize(("importer", "state"), [("spool", "stall"), ("goodput", "unknown")])
+def test_only_who_looked_at_the_ranks_knows_that_they_went_on_behind_the_last_step(importer, state):
+    source = Source(importer=importer, version="1", locator="x", raw_sha256="0" * 64)
+    story = Story()
+    story.tell("run.start", 0, source=source)
+    story.steps(1, 10, 30)
+    story.tell("run.end", 150, body={"exit_code": 0}, source=source)
+    assert seconds(story)[state] == 20
 
 
 def test_what_lies_between_the_last_step_and_a_bad_end_is_for_an_incident_to_say():
