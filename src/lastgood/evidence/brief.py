@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lastgood.base.figures import Figure
+from lastgood.contract.taxonomy import CountedClass
 from lastgood.evidence import wording
+from lastgood.evidence.incident_part import CLASS_TITLES
 from lastgood.evidence.report import IncidentCard, Note, Report, Section, Table
 from lastgood.evidence.terminal import Page, draw_to
 
@@ -25,6 +27,7 @@ RUNS: Final = ("training", "run")
 CARD_COUNT_MAX: Final = 8
 EVIDENCE_COUNT_MAX: Final = 3
 NOTE_COUNT_MAX: Final = 10
+PLANNED: Final = CLASS_TITLES[CountedClass.PLANNED]
 TEMPORARY: Final = "temporary"
 """How the name of a ledger begins that is gone when the report is printed."""
 _ABSENT: Final = re.compile(r"(\w+) (?:was|were) not observed:")
@@ -134,7 +137,7 @@ def _card(card: IncidentCard, place: str, page: Page) -> None:
         check = card.verification
         page.line(f"verified by {check.test}: {check.result.replace('_', ' ')}", indent=3)
     facts = dict(card.facts)
-    told = [f"{label.lower()}: {facts[label]}" for label in ("Ranks at fault", "Fault domain", "Cause") if label in facts]  # fmt: skip
+    told = [] if facts.get("Class") == PLANNED else [f"{label.lower()}: {facts[label]}" for label in ("Ranks at fault", "Fault domain", "Cause") if label in facts]  # fmt: skip
     if told:
         page.line("; ".join(told), "dim", indent=3)
 
@@ -149,7 +152,8 @@ def _times(card: IncidentCard) -> str:
         if row.figure.value is not None and row.figure.name in (*_PHASES, *_COSTS)
     ]
     known = {row.figure.name for row in card.figures if row.figure.value is not None}
-    shown += [f"{name} not observed" for name in _COSTS[:1] if name not in known]
+    if dict(card.facts).get("Class") != PLANNED:
+        shown += [f"{name} not observed" for name in _COSTS[:1] if name not in known]
     return "; ".join(shown)
 
 

@@ -238,12 +238,17 @@ def _time(times: RunTimes, restarts: int, devices: int | None) -> Section:
         given = FigureRow(label=LOST_LABEL, figure=lost_at(wall, devices))
         figures = tuple(given if r.label == LOST_LABEL else r for r in figures)
     kept = tuple(r for r in figures if r.figure.value is not None) or figures[:1]
-    gone = [r.label.lower() for r in figures if r not in kept]
+    gone = [in_sentence(r.label) for r in figures if r not in kept]
     notes = section.notes
     if gone:
         text = f"Not observed, because no record tells what it takes: {', '.join(gone)}."
         notes = (*notes, Note(level="missing", text=text))
     return msgspec.structs.replace(section, figures=(*kept, row), notes=notes)
+
+
+def in_sentence(label: str) -> str:
+    """A label inside a sentence: its first letter small, unless it begins with an abbreviation."""
+    return label if label[:2].isupper() else label[:1].lower() + label[1:]
 
 
 # --- stops --------------------------------------------------------------------------------------------

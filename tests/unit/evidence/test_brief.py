@@ -15,6 +15,7 @@ from lastgood.evidence.terminal import print_report
 from lastgood.training.report.section import build_section
 from tests.unit.evidence import sample_run
 from tests.unit.evidence.made_reports import full_report
+from tests.unit.ledger.story import Story
 
 LINES_MAX = 60
 
@@ -99,3 +100,12 @@ def test_no_line_is_wider_than_80_columns(events):
 def test_a_fleet_alone_has_no_short_form():
     fleet = msgspec.structs.replace(full_report(), sections=(Section(name="fleet", title="Fleet"),))
     assert not is_brief(fleet)
+
+
+def test_a_planned_stop_has_no_culprit_and_owes_no_lost_steps():
+    story = Story().start(0).steps(1, 4, 10)
+    story.tell("planned.begin", 52, class_="planned", body={"reason": "SIGTERM"})
+    lines = printed(report_of(story.end(60).events))
+    at = lines.index("1. Planned stop (the run ended with it)")
+    assert [line.split()[0] for line in lines[at + 1 : at + 3]] == ["seen:", "began"]
+    assert not any("at fault" in line or "lost steps not" in line for line in lines)
