@@ -148,8 +148,8 @@ KILLED_BEHIND_ITS_LOOP = """
 import os, signal, torch, torch.distributed as dist, lastgood
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-run = lastgood.start(model=model, optimizer=optimizer, loader=lambda rank, world: [torch.ones(2, 4)] * 6)
-for batch in run.batches():
+run = lastgood.start(model=model, optimizer=optimizer, loader=lambda rank, world: [torch.ones(2, 4)] * 9)
+for batch in run.batches(steps=6):
     with run.step() as step:
         optimizer.zero_grad()
         step.loss = run.model(batch).square().mean()

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from functools import partial
 
-from lastgood.faults.spec import FaultKind
-from lastgood.training.drills.drill import Drill, Expectation, Outcome, Seen, a_fault
+from lastgood.contract.starter import starter_text
+from lastgood.faults.spec import FaultKind, When
+from lastgood.training.drills.drill import (
+    Drill,
+    Expectation,
+    JobSettings,
+    Outcome,
+    Seen,
+    a_fault,
+)
 
 _drill = partial(Drill, group="hangs")
 _HANG_US = 1_600_000
 """The limit of one second, a look every 40 ms, and what a busy host adds."""
 _STARVED_US = 4_600_000
 """A rank that wants a processor and does not get one may take four limits, so that it is not killed for being starved."""
+
+_USUAL = When(step=40)
+"""By then it is known how long a step of each rank takes: that wants 20 of them, and those of the warm-up do not count."""
+
+
+def _priced() -> JobSettings:
+    """A job in which replacing a rank is taken to cost a fifth of a second: no recovery of its own has told it yet."""
+    text = starter_text()
+    head, row, tail = text.partition("      cost: 30s")
+    assert row, "the starter's contract has another price"
+    return JobSettings(contract=f"{head}      cost: 200ms{tail}")
 
 
 def _hang(rank: int, *, says: str, function: str, within_us: int = _HANG_US) -> Expectation:
@@ -82,13 +101,19 @@ DRILLS: tuple[Drill, ...] = (
     _drill(
         name="slow",
         title="a rank takes three times as long for every step",
-        faults=(a_fault(FaultKind.SLOW_STEP, 2, factor=3.0),),
+        faults=(a_fault(FaultKind.SLOW_STEP, 2, factor=3.0, when=_USUAL),),
         expect=_slow(2),
+        run=_priced(),
+        is_alone=True,  # nobody knows when it has come, so nothing can be placed behind it
     ),
     _drill(
         name="throttled",
         title="a rank is stopped for two thirds of the time",
-        faults=(a_fault(FaultKind.SLOW, 0, duration_us=90_000_000, stopped_ratio=0.67),),
+        faults=(
+            a_fault(FaultKind.SLOW, 0, duration_us=90_000_000, stopped_ratio=0.67, when=_USUAL),
+        ),
         expect=_slow(0),
+        run=_priced(),
+        is_alone=True,
     ),
 )

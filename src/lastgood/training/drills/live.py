@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from lastgood.base.errors import RecoveryError
 from lastgood.base.figures import FigureKind
-from lastgood.faults.spec import Fault, FaultKind, Target, When
+from lastgood.faults.spec import IN_STEP, Fault, FaultKind, Target, When
 from lastgood.faults.tape import Provenance, Tape, write_tape
 from lastgood.ledger.store import open_store
 from lastgood.training.drills import judging
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 SETTLE_STEPS = 12
 """Steps between one recovery and the next fault, and behind the last."""
+SLOW_STEPS = 150
+"""So many steps a slow rank is given to cost as much as replacing it."""
 MORE_STEPS = 4
 _TWIN_LIMIT_US = 600_000_000
 
@@ -103,6 +105,12 @@ class Injecting:
         self._on_turn = on_turn
         self._process: subprocess.Popen[bytes] | None = None
         self._done_step: int | None = None
+        own = [fault for fault in options.tape.faults if fault.kind in IN_STEP]
+        self._fault_step = max((fault.when.step or 0 for fault in own), default=0)
+        """Of the last fault that a step itself has: the injector does not wait for it."""
+        slow = any(fault.kind is FaultKind.SLOW_STEP for fault in own)
+        self._least_step = self._fault_step + (SLOW_STEPS if slow else 0)
+        """The job goes on to this step at least, or until an incident shows that the fault came."""
         self.log = options.folder / "injector.jsonl"
 
     def turn(self, supervisor: Supervisor) -> None:
@@ -123,11 +131,14 @@ class Injecting:
     def _end_when_settled(self, supervisor: Supervisor) -> None:
         """The last fault needs time to be noticed: let settled steps pass, with no incident open, before the end."""
         assert supervisor.state is not None
+        step = supervisor.page.assessed_step
         if supervisor.state.case is not None:
             self._done_step = None
+            if step >= self._fault_step:
+                self._least_step = 0
         elif self._done_step is None:
-            self._done_step = supervisor.page.assessed_step
-        elif supervisor.page.assessed_step >= self._done_step + SETTLE_STEPS:
+            self._done_step = max(step, self._least_step)
+        elif step >= self._done_step + SETTLE_STEPS:
             supervisor.finish_after(MORE_STEPS)
 
     def close(self) -> None:
