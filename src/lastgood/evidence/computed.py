@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from lastgood.base.errors import BadInput
 from lastgood.contract.load import default_contract
 from lastgood.contract.model import FailureContract
@@ -20,9 +22,12 @@ from lastgood.evidence.assemble import (
 )
 from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.rates_report import fleet_part
-from lastgood.evidence.report import Report, Section
+from lastgood.evidence.report import Note, Report, Section
 from lastgood.ledger.store import read_store
 from lastgood.ledger.tree_head import TreeHead
+
+QUALITY = "data-quality"
+"""Name of the part that says how good the records are."""
 
 
 class Computed(NamedTuple):
@@ -91,9 +96,23 @@ def compute_export(
     told = read_manifest(folder)
     head = TreeHead(origin=told.origin, size=told.size, root=bytes.fromhex(told.root))
     asked = replace(question, run=None, as_of_us=fleet.end_us)
+    section = _with_export_note(fleet.section)
     return build_report(
-        [], default_contract(), question=asked, head=head, builders={"training": _no_section}, fleet=fleet.section
+        [], default_contract(), question=asked, head=head, builders={"training": _no_section}, fleet=section
     )  # fmt: skip
+
+
+def _with_export_note(section: Section) -> Section:
+    """The section with what a ledger's has no need to say: its events were hashed before anything was computed."""
+    note = Note(
+        text="Read from an export: its files hash to its manifest. The events behind them were not verified now; "
+        "lastgood verify LEDGER does that."
+    )
+    parts = tuple(
+        msgspec.structs.replace(part, notes=(*part.notes, note)) if part.name == QUALITY else part
+        for part in section.parts
+    )
+    return msgspec.structs.replace(section, parts=parts)
 
 
 def _no_section(*_: object, **__: object) -> Section:

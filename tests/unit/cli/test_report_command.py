@@ -93,6 +93,17 @@ def test_an_export_gives_the_numbers_of_its_ledger(cli, ledger, tmp_path):
     ]
     assert said[0]["answers"] == said[1]["answers"]
     assert said[0]["figures"] == said[1]["figures"]
+    notes = [
+        [
+            note["text"]
+            for part in one["parts"]
+            if part["name"] == "data-quality"
+            for note in part["notes"]
+        ]
+        for one in said
+    ]
+    assert [n for n in notes[1] if n not in notes[0]][-1].startswith("Read from an export")
+    assert not [n for n in notes[0] if "export" in n]
 
 
 def test_logs_with_one_run_show_it_and_logs_with_many_show_the_fleet(cli):
