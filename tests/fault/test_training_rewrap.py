@@ -66,6 +66,7 @@ def test_it_does_for_every_kind_of_model_that_ddp_takes(tmp_path):
         assert [case for case, result in found.items() if not result["is_sensitive"]] == ["unused"]
 
 
+@pytest.mark.nightly
 def test_without_either_it_does_not(tmp_path, plain):
     """Shows that the tests above can fail, and why the passes are taken."""
     assert weights_after(tmp_path / "bare", "--discards", "0") != plain
