@@ -96,7 +96,7 @@ def _card(
         if check
         else None,
         outcome=outcome_of(incident),
-        evidence=incident.notes,
+        evidence=tuple(note for note in incident.notes if check is None or note != check.test),
         notes=_notes(incident),
     )
 

@@ -8,7 +8,7 @@ from lastgood.evidence.incident_card import incident_cards
 from lastgood.evidence.incident_part import Drill
 from lastgood.evidence.report import IncidentCard
 from lastgood.ledger.ettr import measure_run
-from lastgood.ledger.event import Domain
+from lastgood.ledger.event import Domain, Verification
 from lastgood.ledger.incident import Incident, fold_incidents
 from tests.unit.ledger.story import Story, us
 
@@ -108,3 +108,10 @@ def test_that_ranks_share_a_host_is_told_only_where_there_are_others(many):
 def test_who_must_act_is_said_of_an_escalated_incident():
     (card,) = incident_cards([Incident(id="i", outcome="escalated", closed_us=1)], drill=Drill(), as_of_us=0)  # fmt: skip
     assert card.outcome == "handed to a person"
+
+
+def test_the_test_that_verified_it_is_no_second_time_what_was_seen():
+    check = Verification(test="replay step 9 on every rank", result="equal")
+    made = Incident(id="i", notes=("rank 2 ended: signal 9", check.test), verification=check)
+    (card,) = incident_cards([made], drill=Drill(), as_of_us=0)
+    assert card.evidence == ("rank 2 ended: signal 9",)
