@@ -53,7 +53,7 @@ STATE_COLOURS: Final[dict[str, str]] = {
     "down.restart": ORANGE,
     "restore": BLUE,
     "down.verify": BLUE,
-    "stall": RED,
+    "stall": SKY,
     "degraded.excess": RED,
     "lost": RED,
     "planned": GREY,

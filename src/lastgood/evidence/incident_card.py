@@ -42,6 +42,8 @@ _PHASES: Final = {
     "verification": (WallState.DOWN_VERIFY,),
 }
 """A duration on a card -> the states of wall time that it is the sum of."""
+GAP_US_MIN: Final = 10_000
+"""A last step that ended closer to the onset than this is no moment that anybody would tell apart from it."""
 OUTCOMES: Final = {"escalated": "handed to a person"}
 """Outcomes that a reader would not understand by their own name."""
 
@@ -163,7 +165,7 @@ def _moments(incident: Incident, began: Mapping[int, int]) -> tuple[Moment, ...]
     onset_us = incident.onset_us
     made: list[Moment] = []
     since_us = began.get(incident.detected_us or -1)
-    if since_us is not None and onset_us is not None and since_us < onset_us:
+    if since_us is not None and onset_us is not None and onset_us - since_us >= GAP_US_MIN:
         told = "down.detect counts from here"
         made.append(Moment(name="last step", at_us=since_us, since_onset_us=since_us - onset_us, detail=told))  # fmt: skip
     seen: set[str] = set()
