@@ -7,7 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from lastgood.training.rundir import RunDir
 
 SPARE_NICENESS = 10
-"""A spare that is being started must not slow the ranks that train."""
+"""Steps of niceness that a spare is given: its start must not slow the ranks that train."""
 
 
 class WorkerProcess:
@@ -51,9 +53,8 @@ class WorkerProcess:
         theirs.close()
         self.pid = self.process.pid
         note_session(run, self.pid)
-        if is_spare:
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, self.pid, SPARE_NICENESS)
+        if is_spare and can_take_niceness_back():
+            self.set_niceness(own_niceness() + SPARE_NICENESS)
         self.pidfd = os.pidfd_open(self.pid)
         self.golden: str | None = None
         self.versions: dict[str, str] = {}
@@ -66,7 +67,7 @@ class WorkerProcess:
         return self.process.poll()
 
     def set_niceness(self, value: int) -> None:
-        """Give a spare that serves the priority of a rank: every thread of it, since Linux counts them by thread."""
+        """Set it for every thread, since Linux counts niceness by thread."""
         with suppress(OSError):
             for thread in os.listdir(f"/proc/{self.pid}/task"):
                 os.setpriority(os.PRIO_PROCESS, int(thread), value)
@@ -90,6 +91,35 @@ class WorkerProcess:
         self.channel.socket.close()
         if self._log is not None:
             self._log.close()
+
+
+@cache
+def can_take_niceness_back() -> bool:
+    """Tell whether the kernel lets this user lower a niceness again: without, a spare would train niced for good.
+
+    Tried on a thread of its own, which ends with the answer: neither root nor a capability is a sure sign in a container.
+    """
+    found: list[bool] = []
+
+    def probe() -> None:
+        thread, own = threading.get_native_id(), own_niceness()
+        try:
+            os.setpriority(os.PRIO_PROCESS, thread, own + 1)
+            os.setpriority(os.PRIO_PROCESS, thread, own)
+        except OSError:
+            found.append(False)
+        else:
+            found.append(True)
+
+    prober = threading.Thread(target=probe)
+    prober.start()
+    prober.join()
+    return found[0]
+
+
+def own_niceness() -> int:
+    """The niceness of the process, which is what its ranks have."""
+    return os.getpriority(os.PRIO_PROCESS, os.getpid())
 
 
 def _environment(name: str, options: RunOptions, run: RunDir, *, channel: int) -> dict[str, str]:

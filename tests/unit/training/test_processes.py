@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from lastgood.training.processes import WorkerProcess
 
 TWO_THREADS = """
@@ -12,6 +14,37 @@ threading.Thread(target=threading.Event().wait, daemon=True).start()
 print("ready", flush=True)
 sys.stdin.read()
 """
+
+
+ASK = "from lastgood.training.processes import can_take_niceness_back as can; print(can())"
+LOWERS = """
+import os
+os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + 1)
+os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) - 1)
+"""
+AS_NOBODY = "import os; os.setresuid(65534, 65534, 65534);"
+
+
+def ask(code: str) -> list[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=50
+    ).stdout.split()
+
+
+def test_whether_a_spare_may_be_niced_is_what_the_kernel_does():
+    tried = subprocess.run([sys.executable, "-c", LOWERS], capture_output=True, check=False)
+    assert ask(ASK) == [str(tried.returncode == 0)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_a_user_who_could_not_take_it_back_nices_no_spare():
+    first, second = ASK.split("; ")
+    assert ask(f"{first}; {AS_NOBODY} {second}") == ["False"]
+
+
+def test_asking_leaves_the_niceness_as_it_was():
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert ask(f"{ASK}; import os; print(os.getpriority(os.PRIO_PROCESS, 0))")[1] == str(own)
 
 
 def test_every_thread_of_a_worker_gets_the_priority():

@@ -12,6 +12,7 @@ from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import ProcessState, Symptom
 from lastgood.training import control
+from lastgood.training.processes import own_niceness
 from lastgood.training.states.catalogue import damaged_headers, slot_candidates
 from lastgood.training.supervising.beginning import INITIAL
 from lastgood.training.supervising.launch import golden_majority, refuse_worker
@@ -147,7 +148,7 @@ class Effects:
         for rank, name in enumerate(action.workers):
             worker = supervisor.workers[name]
             if name != previous[rank]:
-                worker.set_niceness(0)
+                worker.set_niceness(own_niceness())
             worker.channel.send(
                 control.Assignment(
                     generation=action.generation,
