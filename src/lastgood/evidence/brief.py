@@ -101,9 +101,11 @@ def _objectives(part: Section | None, page: Page) -> None:
         return
     page.heading("Objectives")
     for table in tables:
-        answer = next((at for at, c in enumerate(table.columns) if c.title == "Answer"), None)
-        for cells in wording.table_texts(table) if answer is not None else ():
-            page.line(f"{cells[0].text}: {cells[answer].text}", indent=2)
+        titles = [column.title for column in table.columns]
+        if "Answer" not in titles:
+            continue
+        for cells in wording.table_texts(table):
+            page.line(f"{cells[0].text}: {cells[titles.index('Answer')].text}", indent=2)
 
 
 # --- incidents --------------------------------------------------------------------------------------------
