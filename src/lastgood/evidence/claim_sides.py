@@ -272,8 +272,9 @@ def _pieces(
         own = [e for e in events if e.run == run]
         last_us = max((e.t_observed_us or e.t_occurred_us or 0 for e in own), default=0)
         wall = partition(own, run=run, as_of_us=last_us)
-        if not wall.is_work_recorded or not wall.accepted_steps:
-            notes.append(f"run {run} has no accepted step and counts for no ETTR")
+        if not wall.is_progress_known or not wall.accepted_steps:
+            why = "has steps before a restart that may have been done again" if wall.unsure_executions else "has no accepted step"  # fmt: skip
+            notes.append(f"run {run} {why} and counts for no ETTR")
             unworked += _cut(wall, (), starts)
             continue
         unknown_us = wall.totals_us.get(WallState.UNKNOWN, 0)

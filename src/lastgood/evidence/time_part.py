@@ -90,7 +90,7 @@ def _figures(times: RunTimes, *, is_injected: bool) -> tuple[FigureRow, ...]:
 def _lowest_in_short(wall: WallTime) -> list[tuple[str, Figure]]:
     """The worst of the shorter windows that are drawn where an hour does not fit."""
     width_us = sliding_width_us(wall.window_us)
-    if width_us is None or width_us == WIDTHS_US[0] or not wall.is_work_recorded:
+    if width_us is None or width_us == WIDTHS_US[0] or not wall.is_progress_known:
         return []
     label = f"Lowest ETTR of any {format_duration(width_us)}"
     return [(label, sliding_minimum(wall, width_us=width_us))]
@@ -247,7 +247,7 @@ def sliding_width_us(window_us: int) -> int | None:
 
 def _sliding_chart(wall: WallTime) -> Chart | None:
     width_us = sliding_width_us(wall.window_us)
-    if width_us is None:
+    if width_us is None or not wall.is_progress_known:
         return None
     unit = time_unit(wall.window_us)
     points = thinned(sliding_ettr(wall, width_us=width_us), POINT_COUNT_MAX)
@@ -293,6 +293,8 @@ def _notes(wall: WallTime) -> tuple[Note, ...]:
                 level="missing",
             )
         )
+    if wall.unsure_executions:
+        notes.append(_unsure(wall))
     if wall.inferred_us:
         notes.append(
             Note(
@@ -305,3 +307,16 @@ def _notes(wall: WallTime) -> tuple[Note, ...]:
         were = "was clamped or left out" if count == 1 else "were clamped or left out"
         notes.append(Note(level="warning", text=f"{told} contradicted others in time and {were}."))
     return tuple(notes)
+
+
+def _unsure(wall: WallTime) -> Note:
+    """What can be said of the work before a restart of a script that tells no step number."""
+    low, high = (
+        us / wall.window_us for us in (wall.productive_us, wall.productive_us + wall.unsure_us)
+    )
+    steps = f"{wall.unsure_executions:,} steps"
+    return Note(
+        level="warning",
+        text=f"{steps} ran before a restart, and the script does not say from which step it went on: whether they were "
+        f"done again is not known. Their time is unknown, and ETTR is between {low:.4f} and {high:.4f}.",
+    )

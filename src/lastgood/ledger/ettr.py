@@ -111,7 +111,7 @@ def ettr(wall: WallTime, *, is_planned_counted: bool = True) -> Figure:
     total_us = wall.window_us if is_planned_counted else wall.counted_us
     return measured(
         "ETTR" if is_planned_counted else "ETTR without planned time",
-        wall.productive_us / total_us if total_us and wall.is_work_recorded else None,
+        wall.productive_us / total_us if total_us and wall.is_progress_known else None,
         "ratio",
         n=wall.accepted_steps,
         exposure=f"{format_duration(total_us)} of wall time",
@@ -144,7 +144,7 @@ def sliding_ettr(wall: WallTime, *, width_us: int = HOUR_US) -> list[Point]:
 
 def sliding_minimum(wall: WallTime, *, width_us: int = HOUR_US) -> Figure:
     """The worst window of this width; not observed when the run is shorter."""
-    points = sliding_ettr(wall, width_us=width_us) if wall.is_work_recorded else []
+    points = sliding_ettr(wall, width_us=width_us) if wall.is_progress_known else []
     width = format_duration(width_us)
     return measured(
         f"lowest ETTR of any {width}",
@@ -164,7 +164,7 @@ def longest_unproductive(wall: WallTime) -> Figure:
         longest = max(longest, current)
     return measured(
         "longest unproductive stretch",
-        longest if wall.is_work_recorded else None,
+        longest if wall.is_progress_known else None,
         "us",
         exposure=f"{format_duration(wall.window_us)} of wall time",
         source=_source(wall, "longest stretch between productive states"),
@@ -224,7 +224,7 @@ def lost_work(wall: WallTime, exposure: Exposure) -> Figure:
     )
     return measured(
         "lost work",
-        lost_us / 1_000_000 if exposure.stretches and wall.is_work_recorded else None,
+        lost_us / 1_000_000 if exposure.stretches and wall.is_progress_known else None,
         "device-s",
         n=wall.lost_executions,
         exposure=f"{format_duration(exposure.device_us)} of device time",
@@ -242,7 +242,7 @@ def progress_efficiency(wall: WallTime, *, step_us_reference: int | None = None)
     cannot show that all of them are slow.
     """
     reference_us = step_us_reference or wall.step_us_median
-    known = reference_us is not None and wall.window_us > 0
+    known = reference_us is not None and wall.window_us > 0 and not wall.unsure_executions
     value = wall.accepted_steps * (reference_us or 0) / wall.window_us if known else None
     name = "a declared step time" if step_us_reference else "the median step time of this run"
     return measured(
@@ -317,7 +317,7 @@ def poisson_interval_us(
 def _lost_steps(wall: WallTime) -> Figure:
     return measured(
         "lost steps",
-        wall.lost_executions if wall.is_work_recorded else None,
+        wall.lost_executions if wall.is_progress_known else None,
         "steps",
         n=wall.accepted_steps + wall.lost_executions,
         source=_source(wall, "executions of steps that do not count"),
@@ -358,4 +358,6 @@ def _source(wall: WallTime, what: str) -> str:
         inferred += " at least, so the wait before a start is not known"
     if not wall.is_work_recorded:
         inferred += "; no record tells work from waiting"
+    if wall.unsure_executions:
+        inferred += f"; no record tells whether {wall.unsure_executions:,} steps before a restart were done again"
     return f"ledger, run {wall.run}: {what}{inferred}"

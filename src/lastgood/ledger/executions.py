@@ -28,6 +28,8 @@ MISSING_FACTOR = 1.5
 """A gap in the records up to this many times the usual time of the missing steps is taken to be those steps."""
 MISSING_STEPS_MAX = 100_000
 """A longer jump of the step number is no run of lost records."""
+COUNTED = "count"
+"""How a record says that nobody knows the numbers of the steps after a start: they are counted from it."""
 INFERRED_STEPS_MAX = 1_000_000
 """A log with more holes than this is no log: memory has to have a bound."""
 
@@ -39,6 +41,8 @@ _VERDICTS = frozenset(
 _MARKS = frozenset(
     (EventKind.RUN_START, EventKind.RUN_END, EventKind.ATTEMPT_START, EventKind.ATTEMPT_END)
 )
+
+_STARTS = frozenset((EventKind.RUN_START, EventKind.ATTEMPT_START))
 
 
 @dataclass(slots=True)
@@ -55,6 +59,8 @@ class Execution:
     is_lost: bool = False
     is_inferred: bool = False
     """No record says when it ended, or that it ran at all: a rule does."""
+    is_unsure: bool = False
+    """It ran, and no record tells whether a later start did it again."""
 
 
 class Executions(NamedTuple):
@@ -100,7 +106,7 @@ def read_executions(events: Sequence[Event], as_of_us: int) -> Executions:
         found += _close(left_open, found, events, median_us=median_us)
         found.sort(key=lambda e: (e.end_us, e.step))
         _join_chunks(found)
-    _mark_lost(found, events)
+    _judge(found, events)
     closed = {_key(e) for e in found} if left_open else set()
     unfinished_us = [o.start_us for o in left_open if _key(o) not in closed]
     return Executions(found, _median_us(found), clamped, unfinished_us)
@@ -324,3 +330,33 @@ def _mark_lost(executions: Sequence[Execution], events: Sequence[Event]) -> None
             standing.pop().is_lost = True
         if what == 1:
             standing.append(executions[value])
+
+
+def _judge(executions: Sequence[Execution], events: Sequence[Event]) -> None:
+    """Marks what no longer counts, and of what nobody knows whether it does.
+
+    A script that tells no step number is only counted from its start. Where it went on when it began again is in no
+    record: its later steps may or may not be those before it once more, whatever number they were given.
+    """
+    begun_us = _counted_anew_us(events)
+    before = [e for e in executions if e.end_us <= begun_us]
+    _mark_lost(before, events)
+    for execution in before:
+        execution.is_unsure = not execution.is_lost
+    _mark_lost([e for e in executions if e.end_us > begun_us], events)
+
+
+def _counted_anew_us(events: Sequence[Event]) -> int:
+    """The last start after which the steps are only counted; 0 without one."""
+    begun_us = start_us = 0
+    for event in events:
+        if event.kind in _STARTS:
+            start_us = time_of(event)
+        elif _is_counted_only(event):
+            begun_us = start_us
+    return begun_us
+
+
+def _is_counted_only(event: Event) -> bool:
+    is_said = event.kind in {EventKind.RESTORE, EventKind.ANNOTATION}
+    return is_said and event.body.get("numbered_by") == COUNTED and event.body.get("step") is None

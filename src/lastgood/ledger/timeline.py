@@ -112,7 +112,7 @@ def _silence_claims(timeline: Timeline) -> Iterable[Claim]:
 
 
 def _step_claims(timeline: Timeline, rules: WallTimeRules) -> Iterable[Claim]:
-    """Productive or lost, and on top of it the excess of a step that took far too long."""
+    """Productive, lost or not known, and on top of it the excess of a step that took far too long."""
     yield from _execution_claims(timeline.executions)
     median_us = timeline.step_us_median
     if median_us is None:
@@ -134,6 +134,8 @@ def _execution_claims(executions: Sequence[Execution]) -> Iterable[Claim]:
     held: Claim | None = None
     for execution in executions:
         state = "lost" if execution.is_lost else "productive"
+        if execution.is_unsure:
+            state = "unknown"
         fate = (state, execution.is_inferred)
         if held and (held.state, held.is_inferred) == fate and held.end_us == execution.start_us:
             held = Claim(state, held.start_us, execution.end_us, execution.is_inferred)

@@ -118,6 +118,10 @@ class WallTime:
     """Records whose times contradicted each other (an end before its begin) and were clamped."""
     impossible_ends: int = 0
     """Those of them that say an end of the run before its start; they are not believed."""
+    unsure_executions: int = 0
+    """Executions of which no record tells whether a later start did them again: their time is `unknown`."""
+    unsure_us: int = 0
+    """How long they took."""
     inferred_steps: int = 0
     """Steps whose record, or whose end, is missing and that a rule took to have run."""
     skew: Skew = NO_SKEW
@@ -135,6 +139,11 @@ class WallTime:
     def window_us(self) -> int:
         """Length of the window."""
         return self.end_us - self.start_us
+
+    @property
+    def is_progress_known(self) -> bool:
+        """False when it cannot be said which time produced accepted work."""
+        return self.is_work_recorded and not self.unsure_executions
 
     @property
     def productive_us(self) -> int:
@@ -197,11 +206,13 @@ def _wall_time(
         spans=spans,
         totals_us=totals,
         inferred_us=sum(span.duration_us for span in spans if span.is_inferred),
-        accepted_steps=sum(not e.is_lost for e in inside),
+        accepted_steps=sum(not (e.is_lost or e.is_unsure) for e in inside),
         lost_executions=sum(e.is_lost for e in inside),
         step_us_median=timeline.step_us_median,
         clamped_count=timeline.clamped_count,
         impossible_ends=timeline.impossible_ends,
+        unsure_executions=sum(e.is_unsure for e in inside),
+        unsure_us=sum(e.end_us - e.start_us for e in inside if e.is_unsure),
         inferred_steps=sum(e.is_inferred for e in inside),
         skew=timeline.skew,
         has_end=timeline.life.has_end,

@@ -199,3 +199,14 @@ def test_a_log_without_any_record_of_work_gives_no_ratio_and_no_loss():
     assert [figure.value for figure in unknown] == [None] * 8
     assert "no record tells work from waiting" in times.ettr.source
     assert times.exposure.device_us == 8 * 7200 * 1_000_000
+
+
+def test_figures_that_rest_on_steps_of_unknown_fate_are_not_observed():
+    story = Story().start()
+    story.tell("exposure.join", 0, devices=2, body={"worker": "w"})
+    story.steps(1, 5, 0).new_attempt(50).steps(6, 10, 50)
+    story.tell("restore", 60, body={"step": None, "tier": "script", "numbered_by": "count"})
+    times = measure_run(story.end(100).events, run="r1", as_of_us=us(100))
+    unknown = (times.ettr, times.ettr_counted, times.lost_work, times.lost_steps, times.progress_efficiency, times.longest_unproductive)  # fmt: skip
+    assert [figure.value for figure in unknown] == [None] * 6
+    assert "5 steps before a restart" in times.lost_work.source

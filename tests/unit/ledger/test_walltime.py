@@ -429,3 +429,34 @@ def test_the_states_stand_in_the_order_of_the_design():
 def test_rules_that_mean_nothing_are_refused(rules):
     with pytest.raises(BadInput):
         WallTimeRules(**rules)
+
+
+# --- a script that tells no step number ---------------------------------------------------------------
+
+
+def restarted(*, is_counted_on: bool, numbered_by: str = "count") -> Story:
+    """Five steps, a kill, and the whole job of eight steps again, numbered on or from 1."""
+    first = 6 if is_counted_on else 1
+    story = Story().start().steps(1, 5, 0)
+    story.tell("attempt.end", 50)
+    story.new_attempt(60).steps(first, first + 7, 60)
+    if is_counted_on:
+        story.tell("restore", 75, body={"step": None, "tier": "script", "numbered_by": numbered_by})
+    else:
+        story.tell("annotation", 75, body={"numbered_by": numbered_by})
+    return story.end(140)
+
+
+@pytest.mark.parametrize("is_counted_on", [True, False])
+def test_what_ran_before_a_restart_that_only_counts_is_neither_accepted_nor_lost(is_counted_on):
+    wall = partition(restarted(is_counted_on=is_counted_on).events, run="r1", as_of_us=us(1000))
+    assert (wall.accepted_steps, wall.lost_executions, wall.unsure_executions) == (8, 0, 5)
+    assert wall.totals_us[WallState.PRODUCTIVE] == us(80) - us(0)
+    assert wall.totals_us[WallState.LOST] == 0
+    assert wall.totals_us[WallState.UNKNOWN] == wall.unsure_us == us(50) - us(0)
+
+
+def test_a_restart_whose_script_tells_its_number_leaves_nothing_unsure():
+    story = restarted(is_counted_on=False, numbered_by="optimizer")
+    wall = partition(story.events, run="r1", as_of_us=us(1000))
+    assert (wall.accepted_steps, wall.lost_executions, wall.unsure_executions) == (8, 5, 0)

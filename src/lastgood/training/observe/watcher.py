@@ -17,7 +17,13 @@ from lastgood.signals.reading import Assessment, Phase, Question, Symptom, Verdi
 from lastgood.training.observe import case
 from lastgood.training.observe.dumps import JobDump
 from lastgood.training.observe.stack_groups import group_stacks
-from lastgood.training.observe.words import left_early, numbered_on, with_advice
+from lastgood.training.observe.words import (
+    left_early,
+    numbered_on,
+    of_a_group,
+    with_advice,
+    without_later_ends,
+)
 from lastgood.training.recorder import STEPS_PER_CHUNK
 from lastgood.training.slot import RING_LENGTH
 from lastgood.training.watching.observing import read_rank
@@ -86,8 +92,12 @@ class Watcher:
         world: int,
         host: str | None = None,
         is_all: bool = True,
+        group_advice: Sequence[str] = (),
     ) -> None:
-        """`is_all` is False where other hosts have ranks of the job too: then waiting alone names nobody here."""
+        """`is_all` is False where other hosts have ranks of the job too: then waiting alone names nobody here.
+
+        `group_advice` is what is known to keep a restarted job from forming its group; said where that happens.
+        """
         self.recorder = recorder
         self.ranks: Sequence[Watched] = ()
         self.attempt = 0
@@ -199,6 +209,8 @@ class Watcher:
         if source == "count":
             # Where nobody knows the number, steps go on behind what was counted before: redone or not, nobody can say.
             self.step_offset = self._step_before
+            text = "the script tells no step number: its steps are counted from its start"
+            self.recorder.record("annotation", body={"text": text, "numbered_by": source})
         else:
             self.step_offset = 0
         self._watch.begin_generation(self.attempt, next_step=number)
@@ -288,6 +300,7 @@ class Watcher:
 
     def _patient(self, found: Assessment, readings: Sequence[RankReading]) -> Assessment:
         """What an unchanged script needs besides: it declares no sections, and a rank may leave early."""
+        found = without_later_ends(found, readings, self._seen_alive())
         left = [r for r in readings if r.exit_code == 0]
         victims = {r.rank for r in readings if r.raised is not None and r.raised.is_group_error}
         if victims and found.verdict is not Verdict.OK and set(found.culprits) <= victims:
@@ -311,13 +324,19 @@ class Watcher:
             others = [r for r in readings if r.exit_code != 0]
             return left_early(left, others, onset_us=found.onset_us)
         if self._is_all:
-            return found
+            return of_a_group(found, readings, self._group_advice)
         self._say_once(
             ENDED_OF_HOST,
             found,
             {"victims": [r.rank for r in readings if r.raised is not None]},
         )
         return Assessment(question=Question.LIVENESS, verdict=Verdict.SUSPECT)
+
+    def _seen_alive(self) -> set[int]:
+        """Ranks that left no word and that a peer saw alive when its group broke: a launcher ended them afterwards."""
+        notes = {rank.rank: rank.ending for rank in self.ranks}
+        seen = {peer for note in notes.values() if note is not None for peer in note.peers_alive}
+        return {rank for rank in seen if notes.get(rank) is None}
 
     def _say_waiting(self, found: Assessment, readings: Sequence[RankReading]) -> None:
         """Everybody here waits for another host: its watcher names the rank, this one only says what it saw."""

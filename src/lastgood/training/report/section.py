@@ -191,7 +191,7 @@ def _key_figures(times: RunTimes, drill: Drill) -> tuple[FigureRow, ...]:
     wall = times.wall
     accepted = measured(
         "accepted steps",
-        wall.accepted_steps,
+        None if wall.unsure_executions else wall.accepted_steps,
         "",
         source="step events, each number once",
         as_of_us=wall.as_of_us,

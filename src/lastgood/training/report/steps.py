@@ -14,6 +14,7 @@ from lastgood.evidence.report import Chart, Column, Data, FigureRow, Section
 from lastgood.evidence.time_part import POINT_COUNT_MAX, thinned
 from lastgood.ledger.ettr import RunTimes
 from lastgood.ledger.event import Event, in_effect
+from lastgood.ledger.executions import Execution
 from lastgood.ledger.timeline import read_timeline
 from lastgood.ledger.walltime import WallTimeRules
 
@@ -79,10 +80,7 @@ def _step_time_chart(events: Sequence[Event], run: str, as_of_us: int) -> Chart 
         *thinned([e for e in executions if not e.is_lost], POINT_COUNT_MAX),
         *[e for e in executions if e.is_lost][:POINT_COUNT_MAX],
     ]
-    rows = tuple(
-        (e.step, (e.end_us - e.start_us) / US_PER_S, "lost" if e.is_lost else "accepted")
-        for e in shown
-    )
+    rows = tuple((e.step, (e.end_us - e.start_us) / US_PER_S, _fate(e)) for e in shown)
     lost = sum(row[2] == "lost" for row in rows)
     caption = (
         "The time of each step, from the end of the one before."
@@ -97,6 +95,10 @@ def _step_time_chart(events: Sequence[Event], run: str, as_of_us: int) -> Chart 
             columns=(Column(title="step"), Column(title="step time", unit="s"), Column(title="Execution", is_number=False)),
         ),
     )  # fmt: skip
+
+
+def _fate(execution: Execution) -> str:
+    return "lost" if execution.is_lost else "not known" if execution.is_unsure else "accepted"
 
 
 def _loss_chart(events: Sequence[Event], run: str) -> Chart | None:
