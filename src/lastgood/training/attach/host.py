@@ -141,6 +141,7 @@ def _watch(live: LiveDir, spool: SpoolEvents, given: dict[str, Any]) -> None:
         limits=limits,
         stacks=live.root / "stacks",
         is_all=given["local_world"] == given["world"],
+        group_advice=given["group_advice"],
     )
     watcher.begin_attempt(ranks, given["attempt"])
     stop, is_stop_said = live.stop_page, False

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 PAGE_BYTES = 4096
+_PF_EXITING = 0x4
+"""In the flags of `/proc/PID/stat`: set by the kernel before it closes anything of the process."""
 _FOLDERS = ("ranks", "status", "endings", "first", "stacks")
 
 
@@ -52,6 +54,11 @@ class LiveDir:
                 found[int(path.stem)] = Joined(**json.loads(path.read_text()))
         return found
 
+    def running_peers(self) -> list[int]:
+        """Ranks of the other processes that have joined and are not on their way out, as the kernel sees them now."""
+        others = (j for j in self.joined().values() if j.pid != os.getpid())
+        return sorted(j.rank for j in others if _is_running(j.pid))
+
     def path(self, kind: str, local_rank: int) -> Path:
         """A rank's file of one kind."""
         return self.root / kind / str(local_rank)
@@ -60,6 +67,17 @@ class LiveDir:
     def stop_page(self) -> StopPage:
         """The page on which this host agrees about a stop."""
         return StopPage(self.root / "stop")
+
+
+def _is_running(pid: int) -> bool:
+    """A process that is being ended closes its sockets first, and its peers notice before it is gone."""
+    try:
+        state, *fields = (
+            Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        )
+    except (OSError, ValueError):
+        return False
+    return state not in {"Z", "X"} and not int(fields[5]) & _PF_EXITING
 
 
 class StopPage:

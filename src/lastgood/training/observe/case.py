@@ -117,7 +117,7 @@ def _opened(book: Book, found: Assessment, *, now_us: int, at: Progress, attempt
         "cause_status": str(CauseStatus.UNKNOWN),
         "role": str(Role.INITIATING),
         "ranks": found.culprits,
-        "domain": _domain(book, found.culprits),
+        "domain": _domain(book, case.symptom, found.culprits),
         "incident": case.id,
         "t_occurred_us": case.onset_us,
         "t_observed_us": now_us,
@@ -143,6 +143,8 @@ def diagnosed(book: Book, groups: Sequence[StackGroup], *, asked: int, now_us: i
     if case is None:
         return replace(book, said=())
     outliers = outlier_ranks(groups)
+    # Where a group broke, the rank that stands apart is as likely the next victim.
+    named = case.culprits or (() if case.symptom is Symptom.GROUP_ERROR else outliers)
     body = {
         "culprits": list(case.culprits),
         "stack_groups": [group.to_plain() for group in groups],
@@ -153,8 +155,8 @@ def diagnosed(book: Book, groups: Sequence[StackGroup], *, asked: int, now_us: i
     said = Said(
         "diagnose",
         {
-            "ranks": case.culprits or outliers,
-            "domain": _domain(book, case.culprits or outliers),
+            "ranks": named,
+            "domain": _domain(book, case.symptom, named),
             "incident": case.id,
             "t_occurred_us": now_us,
             "t_observed_us": now_us,
@@ -179,7 +181,7 @@ def _changed(book: Book, case: Case, found: Assessment, *, now_us: int) -> Book:
         {
             "role": str(Role.INITIATING if is_name else Role.CASCADE),
             "ranks": found.culprits,
-            "domain": _domain(book, found.culprits),
+            "domain": _domain(book, case.symptom, found.culprits),
             "incident": case.id,
             "t_occurred_us": now_us,
             "t_observed_us": now_us,
@@ -219,7 +221,9 @@ def _closed(book: Book, case: Case, *, now_us: int, step: int, outcome: str, **b
     return replace(book, open=None, said=(said,))
 
 
-def _domain(book: Book, ranks: Sequence[int]) -> list[dict[str, str]]:
+def _domain(book: Book, symptom: Symptom, ranks: Sequence[int]) -> list[dict[str, str]]:
+    if symptom is Symptom.GROUP_ERROR and not ranks:
+        return []  # the host on which it was heard of is no more at fault than any other
     return [
         *({"kind": str(DomainKind.RANK), "id": str(rank)} for rank in ranks),
         {"kind": str(DomainKind.HOST), "id": book.host},

@@ -18,6 +18,8 @@ from lastgood.signals.reading import Phase, Raised
 from lastgood.training.trace_place import innermost_place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lastgood.training.slot import StatusSlot
 
 TRACE_CHARS_MAX = 8_000
@@ -29,6 +31,8 @@ class EndingNote(NamedTuple):
     code: int
     raised: Raised | None
     trace: str
+    peers_alive: tuple[int, ...] = ()
+    """Ranks of the same host whose processes ran when its group broke: what ended them came later."""
 
 
 def write_ending(
@@ -38,6 +42,7 @@ def write_ending(
     code: int,
     error: BaseException | None = None,
     is_group_error: bool = False,
+    peers_alive: Sequence[int] = (),
 ) -> None:
     """Note the end of this process; a full or missing folder costs the note and nothing else."""
     view = slot.view()
@@ -47,6 +52,7 @@ def write_ending(
             type=type(error).__name__,
             message=str(error)[:2000],
             is_group_error=is_group_error,
+            peers_alive=list(peers_alive),
             t_us=SystemClock().monotonic_us(),
             trace="".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:],
         )
@@ -72,6 +78,7 @@ def read_ending(path: Path) -> EndingNote | None:
                 t_us=int(note["t_us"]),
                 place=innermost_place(str(note.get("trace", ""))),
             )
-        return EndingNote(int(note["code"]), raised, str(note.get("trace", "")))
+        peers = tuple(int(rank) for rank in note.get("peers_alive", ()))
+        return EndingNote(int(note["code"]), raised, str(note.get("trace", "")), peers)
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -111,6 +111,7 @@ class Watcher:
         self._watch = Watch(limits, is_observing=True)
         self._stacks = stacks
         self._is_all = is_all
+        self._group_advice = group_advice
         self._book = case.Book(run=run, host=host or os.uname().nodename, world=world)
         self._dump: JobDump | None = None
         self._next_liveness_us = 0

@@ -1,4 +1,4 @@
-"""What only a look from outside has to say: ranks that left early, numbers that were counted on, work that nobody declared."""
+"""What only a look from outside has to say: ranks that left early, groups that broke, work that nobody declared."""
 
 from __future__ import annotations
 
@@ -65,6 +65,39 @@ def left_early(
         ),
         key="exit code 0",
     )
+
+
+def of_a_group(
+    found: Assessment, readings: Sequence[RankReading], advice: Sequence[str]
+) -> Assessment:
+    """Only ranks that ended of an error of their group are in sight: messengers, so nobody is named."""
+    raised = [(r, r.raised) for r in readings if r.raised is not None and r.raised.is_group_error]
+    is_new = all(r.published_step <= 0 for r in readings)
+    what = "the process group could not be formed" if is_new else "the process group lost a peer"
+    words = [f"rank {r.rank} ended of its group: {e.type_name}: {e.message}" for r, e in raised]
+    return replace(
+        found,
+        verdict=Verdict.UNKNOWN,
+        symptom=Symptom.GROUP_ERROR,
+        culprits=(),
+        onset_us=min((e.t_us for _, e in raised), default=found.onset_us),
+        evidence=(f"{what}; which rank was the cause is not known", *words, *(advice if is_new else ())),
+        key=",".join(sorted({e.type_name for _, e in raised})),
+    )  # fmt: skip
+
+
+def without_later_ends(
+    found: Assessment, readings: Sequence[RankReading], seen_alive: set[int]
+) -> Assessment:
+    """The verdict without ranks that ended only after a peer's group had broken; the peers' own, if nobody is left."""
+    if found.symptom is not Symptom.PROCESS_EXIT or not seen_alive & set(found.culprits):
+        return found
+    left = tuple(rank for rank in found.culprits if rank not in seen_alive)
+    if not left:
+        victims = (r.rank for r in readings if r.raised is not None and r.raised.is_group_error)
+        return replace(found, culprits=tuple(victims))
+    words = (w for w in found.evidence if not any(w.startswith(f"rank {r} ") for r in seen_alive))
+    return replace(found, culprits=left, evidence=tuple(words))
 
 
 def place_of(reading: RankReading) -> str:

@@ -288,9 +288,9 @@ class HostAttached(Attached):
 
     def _start_watcher(self, hang_after_us: int) -> None:
         place = self.place
-        warnings = launcher_warnings(os.environ, torch_version=str(torch.__version__))
+        of_launcher = launcher_warnings(os.environ, torch_version=str(torch.__version__))
         about_name = name_warning(place)
-        warnings += [about_name] if about_name else []
+        warnings = [*of_launcher, *([about_name] if about_name else [])]
         for warning in warnings:
             sys.stderr.write(f"lastgood: {warning}\n")
         restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
@@ -299,7 +299,7 @@ class HostAttached(Attached):
             "run": place.run, "attempt": place.attempt, "host": place.host, "launcher": place.launcher,
             "world": place.world, "local_world": place.local_world, "is_first_host": place.is_first_host,
             "is_new_run": restarts == 0 or place.named_by is NamedBy.ROUND, "hang_after_us": hang_after_us, "command": sys.argv,
-            "versions": {"torch": str(torch.__version__)}, "warnings": warnings,
+            "versions": {"torch": str(torch.__version__)}, "warnings": warnings, "group_advice": of_launcher if restarts else [],
         }  # fmt: skip
         subprocess.Popen(
             [sys.executable, "-m", "lastgood.training.attach.host", json.dumps(given)],
@@ -317,11 +317,12 @@ class HostAttached(Attached):
         trace: TracebackType | None,
     ) -> None:
         """Note an exception that nobody caught, and turn it into the code that the launcher should hear."""
+        is_group = is_group_error(error)
+        peers = self._live.running_peers() if is_group else ()  # before the launcher ends them
         self._previous_hook(kind, error, trace)
         if isinstance(error, KeyboardInterrupt):
             self._exit_code = 130
             return
-        is_group = is_group_error(error)
         code = EXIT_REQUEUE if is_group else 1
         if not is_group:
             seen = self._failures.add(signature_of(error), attempt=self.place.attempt or 1)
@@ -337,6 +338,7 @@ class HostAttached(Attached):
             code=code,
             error=error,
             is_group_error=is_group,
+            peers_alive=peers,
         )
         if code != 1:
             _leave(code)

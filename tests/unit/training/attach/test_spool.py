@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -101,3 +102,20 @@ def test_a_stop_that_one_rank_writes_is_read_by_another(tmp_path):
     assert there.step == 0
     here.step = 107
     assert there.step == 107
+
+
+def test_the_peers_that_run_are_told_from_those_on_their_way_out(tmp_path):
+    live = LiveDir(tmp_path / "live")
+    running = subprocess.Popen(["sleep", "60"])
+    ended = subprocess.Popen(["true"])
+    os.waitid(
+        os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT
+    )  # dead, and nobody has asked for its code
+    try:
+        for rank, pid in enumerate((os.getpid(), running.pid, ended.pid, 2**22 + 1)):
+            live.join(rank, Joined(rank, pid))
+        assert live.running_peers() == [1]
+    finally:
+        running.kill()
+        running.wait()
+        ended.wait()

@@ -58,11 +58,11 @@ class Rank:
     def wait_in_collective(self) -> None:
         self.slot.count_launch(is_last=True)
 
-    def end_of_a_peer(self) -> None:
+    def end_of_a_peer(self, peers_alive: tuple[int, ...] = ()) -> None:
         raised = Raised(
             type_name="RuntimeError", message="gloo", is_group_error=True, step=1, t_us=1
         )
-        self.exit_code, self.ending = 1, EndingNote(1, raised, "trace")
+        self.exit_code, self.ending = 1, EndingNote(1, raised, "trace", peers_alive)
 
 
 @pytest.fixture(autouse=True)
@@ -74,12 +74,25 @@ def _no_dumps(monkeypatch):
 
 
 class Scene:
-    def __init__(self, folder: Path, *, ranks: int = 3, is_all: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        ranks: int = 3,
+        is_all: bool = True,
+        group_advice: tuple[str, ...] = (),
+    ) -> None:
         self.kept = Kept()
         recorder = Recorder(self.kept, clock=SystemClock(), run_id="r", versions={}, topology="t")  # type: ignore[arg-type]
         limits = Limits(step_floor_us=1_000_000, warmup_floor_us=60_000_000)
         self.watcher = Watcher(
-            recorder, run="r", limits=limits, stacks=folder, world=ranks, is_all=is_all
+            recorder,
+            run="r",
+            limits=limits,
+            stacks=folder,
+            world=ranks,
+            is_all=is_all,
+            group_advice=group_advice,
         )
         self.ranks = [Rank(folder, rank) for rank in range(ranks)]
         self.watcher.begin_attempt(self.ranks, 1)
@@ -322,6 +335,47 @@ def test_a_groups_time_that_is_up_ends_no_hang(tmp_path):
     scene.watcher.close_case(SystemClock().monotonic_us(), "ended")
     assert [e.ranks for e in scene.of("incident.open")] == [(1,)]
     assert [e.body["outcome"] for e in scene.of("incident.close")] == ["ended"]
+
+
+def test_a_rank_that_ended_of_its_group_is_a_messenger_and_not_the_culprit(tmp_path):
+    """A restarted rank met the address of a dead one while its peer still waits; then the launcher kills the peer."""
+    scene = Scene(tmp_path, ranks=2, group_advice=("torchrun keeps one store",))
+    scene.ranks[0].end_of_a_peer()
+    scene.look()
+    (opened,) = scene.of("incident.open")
+    assert (opened.symptom, opened.ranks, opened.domain) == ("group_error", (), ())
+    assert opened.body["evidence"] == [
+        "the process group could not be formed; which rank was the cause is not known",
+        "rank 0 ended of its group: RuntimeError: gloo",
+        "torchrun keeps one store",
+    ]
+    assert opened.t_occurred_us == scene.recorder.wall_us(1)
+    scene.ranks[1].exit_code = -9
+    scene.look()
+    scene.watcher.close_case(SystemClock().monotonic_us(), "ended")
+    assert {e.ranks for e in scene.of("diagnose") + scene.of("incident.close")} == {()}
+
+
+def test_a_peer_that_was_alive_when_the_group_broke_is_not_the_cause_of_it(tmp_path):
+    """The launcher ends it before the next look: both ends are seen at once."""
+    scene = Scene(tmp_path, ranks=2)
+    scene.ranks[0].end_of_a_peer(peers_alive=(1,))
+    scene.ranks[1].exit_code = -15
+    scene.look()
+    assert [(e.symptom, e.ranks) for e in scene.of("incident.open")] == [("group_error", ())]
+
+
+def test_of_two_ranks_that_left_no_word_the_one_that_was_gone_when_the_group_broke_is_named(tmp_path):  # fmt: skip
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    scene.ranks[0].end_of_a_peer(peers_alive=(1,))
+    for rank in scene.ranks[1:]:
+        rank.exit_code = -9
+    scene.look()
+    (opened,) = scene.of("incident.open")
+    assert (opened.symptom, opened.ranks) == ("process_exit", (2,))
+    assert [words.partition(" (")[0] for words in opened.body["evidence"]] == ["rank 2"]
 
 
 def test_victims_of_another_host_are_not_named_by_their_own(tmp_path):
