@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import click
 
 from lastgood.base.errors import EXIT_BAD_INPUT, EXIT_HELD, BadInput, Problems
+from lastgood.evidence.output_file import Output, check_output, write_output
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
@@ -129,7 +129,7 @@ def schema(*, as_json: bool) -> int:
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write here instead of to stdout."
 )
-@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite a contract that is there.")
 def init(*, output: Path | None, force: bool) -> int:
     """Write a commented starter contract that passes `check`."""
     from lastgood.contract.starter import starter_text
@@ -138,18 +138,14 @@ def init(*, output: Path | None, force: bool) -> int:
     if output is None:
         click.echo(text, nl=False)
         return EXIT_HELD
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
-    try:
-        with os.fdopen(os.open(output, flags, 0o666), "w", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
+    check_output(output, Output.CONTRACT)
+    if output.is_file() and not force:
         raise BadInput(
-            "a file is there already",
+            "a contract is there already",
             where=str(output),
             needs="another name, or --force to overwrite it",
             next=f"type: lastgood contract init --force -o {output}",
-        ) from None
-    except OSError as error:
-        raise BadInput("cannot write", where=str(output), found=error.strerror) from None
+        )
+    write_output(output, text.encode(), Output.CONTRACT)
     click.echo(f"{output}: written; check it with: lastgood contract check {output}", err=True)
     return EXIT_HELD

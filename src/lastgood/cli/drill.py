@@ -127,6 +127,7 @@ def _write_page(folder: Path, series: Series) -> Path | None:
     """The page over everything in the folder, also over drills that this call did not choose."""
     from lastgood.base.clock import SystemClock
     from lastgood.evidence.html import render_html
+    from lastgood.evidence.output_file import Output, write_output
     from lastgood.ledger.store import open_store
     from lastgood.training.drills.page import build_page
     from lastgood.training.drills.series import verdicts_in
@@ -145,7 +146,7 @@ def _write_page(folder: Path, series: Series) -> Path | None:
         as_of_us=SystemClock().wall_us(),
     )
     page = folder / "report.html"
-    page.write_text(render_html(report), encoding="utf-8")
+    write_output(page, render_html(report).encode(), Output.PAGE)
     return page
 
 

@@ -16,6 +16,7 @@ import click
 from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, EXIT_REFUSED, BadInput
 from lastgood.contract.taxonomy import EventKind, FailureClass
 from lastgood.evidence.folder_words import refuse_folder
+from lastgood.evidence.output_file import Output, check_output, write_output
 
 if TYPE_CHECKING:
     from lastgood.ledger.signing_key import Verifier
@@ -79,6 +80,8 @@ def verify(
     _check_pairs(head_file, save_head, sign_key, verifier_texts)
     path = ledger or default_ledger()
     refuse_folder(path)
+    if save_head is not None:
+        check_output(save_head, Output.TREE_HEAD, inputs=[path, head_file, sign_key])
     head = _read_head(head_file)
     key = None if sign_key is None else read_key(sign_key)
     verifiers = [read_verifier(text) for text in verifier_texts]
@@ -262,12 +265,7 @@ def _read_head(file: Path | None) -> TreeHead | None:
 
 
 def _write_head(file: Path, head: TreeHead) -> None:
-    try:
-        file.write_text(head.to_note(), encoding="utf-8")
-    except OSError as error:
-        raise BadInput(
-            "the tree head cannot be written", where=str(file), found=error.strerror
-        ) from error
+    write_output(file, head.to_note().encode(), Output.TREE_HEAD)
     by = ", ".join(signature.name for signature in head.signatures)
     click.echo(f"tree head written to {file}" + (f", signed by {by}" if by else ""), err=True)
 

@@ -18,7 +18,8 @@ from lastgood.cli.plan_inputs import (
     ledger_question,
     plan_input_options,
 )
-from lastgood.cli.plan_view import as_report, progress_bar, require_place, show, write_pictures
+from lastgood.cli.plan_view import as_report, progress_bar, show, write_pictures
+from lastgood.evidence.output_file import Output, check_output
 
 if TYPE_CHECKING:
     from lastgood.budget.plan import Plan
@@ -99,7 +100,8 @@ def plan(
     from lastgood.budget.closed.interval import IntervalRule
     from lastgood.budget.plan import make_plan
 
-    require_place(html)
+    if html is not None:
+        check_output(html, Output.PAGE, inputs=[scenario, ledger])
     inputs = gather(scenario, ledger, flags=flags, settings=settings, seed=seed)
     inputs.require_used()
     if not inputs.scenario.has("work"):

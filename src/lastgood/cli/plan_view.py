@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood import __version__
-from lastgood.base.errors import BadInput
+from lastgood.evidence.output_file import Output, write_output
 
 if TYPE_CHECKING:
     from lastgood.cli.plan_inputs import Gathered
@@ -70,36 +70,21 @@ def show(report: Report, *, as_json: bool, schema: str) -> None:
         click.echo(f"ledger root: {made.root}")
 
 
-def require_place(html: Path | None) -> None:
-    """Refuse a page that could not be written before anything is computed for it.
-
-    Raises:
-        BadInput: its folder is not there, or a folder has its name.
-    """
-    if html is None:
-        return
-    found = "a folder" if html.is_dir() else "" if html.parent.is_dir() else "no such folder"
-    if found:
-        raise BadInput("the page cannot be written", where=str(html), found=found)
-
-
 def write_pictures(report: Report, *, html: Path | None, charts: Path | None) -> None:
     """Write the page and the charts, and name them on stderr."""
     if html is not None:
         from lastgood.evidence.html import render_html
 
-        try:
-            html.write_text(render_html(report), encoding="utf-8")
-        except OSError as error:
-            raise BadInput(
-                "the page cannot be written", where=str(html), found=error.strerror or str(error)
-            ) from error
+        write_output(html, render_html(report).encode(), Output.PAGE)
         click.echo(f"page: {html}", err=True)
     if charts is not None:
         from lastgood.evidence.chart_files import write_charts
 
-        for path in write_charts(report, charts):
+        drawn = write_charts(report, charts)
+        for path in drawn:
             click.echo(f"chart: {path}", err=True)
+        if not drawn:
+            click.echo("charts: none; this report has nothing that can be drawn", err=True)
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from lastgood.cli.rate_options import (
 )
 from lastgood.cli.verified_ledger import check_ledgers
 from lastgood.evidence.folder_words import is_bundle, is_bundle_file, is_export, refuse_folder
+from lastgood.evidence.output_file import Output, check_output, write_output
 
 if TYPE_CHECKING:
     from lastgood.evidence.rates_records import RatesQuestion
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 SQLITE = b"SQLite format 3\x00"
 """How the file of a database begins."""
+NO_CHARTS = "charts: none; this report has nothing that can be drawn"
 
 
 @click.command(context_settings=CONTEXT)
@@ -72,6 +74,47 @@ def report(
     LEDGER is a ledger file or an export of one; when left out it is $LASTGOOD_LEDGER or this machine's default. Any
     other FILE is imported into a temporary ledger first. Nothing is written unless --html or --charts asks for it.
     """
+    _check_options(charts, chart_format, is_full=is_full, as_json=as_json)
+    question = rates_question(**asked)
+    stored = _stored(paths, ledger)
+    named_mappings = mapping_files(mappings)
+    if html is not None:
+        check_output(html, Output.PAGE, inputs=[stored, contract, *paths, *named_mappings.values()])
+    if stored is not None:
+        check_ledgers([stored])
+    with stages(3 if html or charts else 2) as on_stage, _opened(stored, paths, on_stage) as (path, named, code):  # fmt: skip
+        on_stage("reading the ledger")
+        made = _make_report(
+            path,
+            named=named,
+            run=run,
+            contract=contract,
+            question=question,
+            mappings=named_mappings,
+        )
+        if html is not None or charts is not None:
+            on_stage("drawing")
+        if html is not None:
+            from lastgood.evidence.html import render_html
+
+            write_output(html, render_html(made).encode(), Output.PAGE)
+        drawn = []
+        if charts is not None:
+            from lastgood.evidence.chart_files import write_charts
+
+            drawn = write_charts(made, charts, format_name=chart_format or "svg")
+    _print_report(made, as_json=as_json, is_full=is_full)
+    if html is not None:
+        click.echo(f"page: {html}", err=True)
+    if charts is not None:
+        click.echo(f"charts: {len(drawn)} in {charts}" if drawn else NO_CHARTS, err=True)
+    return code
+
+
+def _check_options(
+    charts: Path | None, chart_format: str | None, *, is_full: bool, as_json: bool
+) -> None:
+    """Refuse an option whose partner is missing, and two that contradict each other."""
     if chart_format is not None and charts is None:
         raise BadInput(
             "there are no chart files to have a kind",
@@ -84,35 +127,6 @@ def report(
             "JSON always holds every part", where="--full", needs="--full or --json, not both",
             next="leave out --full",
         )  # fmt: skip
-    question = rates_question(**asked)
-    stored = _stored(paths, ledger)
-    if stored is not None:
-        check_ledgers([stored])
-    with stages(3 if html or charts else 2) as on_stage, _opened(stored, paths, on_stage) as (path, named, code):  # fmt: skip
-        on_stage("reading the ledger")
-        made = _make_report(
-            path,
-            named=named,
-            run=run,
-            contract=contract,
-            question=question,
-            mappings=mapping_files(mappings),
-        )
-        if html is not None or charts is not None:
-            on_stage("drawing")
-        if html is not None:
-            _write_page(made, html)
-        drawn = []
-        if charts is not None:
-            from lastgood.evidence.chart_files import write_charts
-
-            drawn = write_charts(made, charts, format_name=chart_format or "svg")
-    _print_report(made, as_json=as_json, is_full=is_full)
-    if html is not None:
-        click.echo(f"page: {html}", err=True)
-    if charts is not None:
-        click.echo(f"charts: {len(drawn)} in {charts}", err=True)
-    return code
 
 
 def _print_report(made: Report, *, as_json: bool, is_full: bool) -> None:
@@ -328,17 +342,3 @@ def _command(
     return " ".join(
         [*parts, *(f"{option} {value}" for option, value in words if value is not None)]
     )
-
-
-def _write_page(made: Report, target: Path) -> None:
-    """Write the page beside its place first, so that nobody ever reads half of it."""
-    from lastgood.evidence.html import render_html
-
-    part = target.with_name(f".{target.name}.part")
-    try:
-        part.write_text(render_html(made), encoding="utf-8")
-        part.replace(target)
-    except OSError as error:
-        raise BadInput(
-            "the page cannot be written", where=str(target), found=error.strerror or str(error)
-        ) from error

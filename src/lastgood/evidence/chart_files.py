@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from lastgood.base.errors import BadInput, MissingExtra
 from lastgood.evidence.charts import WIDE_PX, chart_spec
+from lastgood.evidence.output_file import Output, check_output, write_output
 from lastgood.evidence.report import Chart, Report, Section
 
 FORMATS: Final = ("svg", "pdf")
@@ -21,22 +22,25 @@ def write_charts(report: Report, folder: Path, *, format_name: str = "svg") -> l
     """Write every chart of a report that has data into the folder; returns the files in reading order.
 
     Raises:
-        BadInput: the folder cannot be made or written.
+        BadInput: the folder cannot be made or written, or a file in it is no such chart.
     """
-    written = []
+    kind = Output.PDF if format_name == "pdf" else Output.SVG
+    drawn = {
+        folder / f"{chart.name}.{format_name}": chart
+        for chart in charts_in(report)
+        if chart.data.rows
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for chart in charts_in(report):
-            if not chart.data.rows:
-                continue
-            path = folder / f"{chart.name}.{format_name}"
-            path.write_bytes(chart_bytes(chart, format_name=format_name))
-            written.append(path)
     except OSError as error:
         raise BadInput(
             "the charts cannot be written", where=str(folder), found=error.strerror or str(error)
         ) from error
-    return written
+    for path in drawn:
+        check_output(path, kind)
+    for path, chart in drawn.items():
+        write_output(path, chart_bytes(chart, format_name=format_name), kind)
+    return list(drawn)
 
 
 def chart_bytes(chart: Chart, *, format_name: str, width_px: int = WIDE_PX) -> bytes:
