@@ -98,6 +98,8 @@ class Attempt:
     speaker: str | None = None
     """The host of rank 0."""
     world: int | None = None
+    began_us: int | None = None
+    """When the host of rank 0 said that it started, on its own clock."""
 
     @property
     def missing_ranks(self) -> list[int] | None:
@@ -152,6 +154,8 @@ class Spools:
         world = body.get("world")
         if event.kind in {EventKind.RUN_START, EventKind.ATTEMPT_START} and isinstance(world, int):
             attempt.world = min(world, 1_000_000)
+        if event.kind == EventKind.ATTEMPT_START:
+            attempt.began_us = time_of(event)
         name = self._names.get((job, folder), folder)
         host = attempt.hosts.setdefault(name, Host())
         host.newest_us = max(host.newest_us, time_of(event), event.t_observed_us or 0)
@@ -180,6 +184,12 @@ class Spools:
     def attempts(self) -> Iterator[Attempt]:
         """All attempts, in order."""
         return (self._attempts[job] for job in sorted(self._attempts))
+
+    def next_of(self, attempt: Attempt) -> Attempt | None:
+        """The attempt of the run that followed, if one is known to have started."""
+        run, number = attempt.job
+        later = (a for a in self.attempts if a.job[0] == run and a.job[1] > number)
+        return next((a for a in later if a.began_us is not None), None)
 
     # --- clocks -----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from lastgood.contract.taxonomy import EventKind, Role, Symptom, class_of
-from lastgood.ledger.event import Event, Links
+from lastgood.ledger.event import Event, Links, time_of
 from lastgood.ledger.importers.importer import Context
 from lastgood.ledger.importers.source import Item, Row
 from lastgood.ledger.importers.spool_jobs import (
@@ -50,6 +50,27 @@ class Statements:
         for attempt in self._spools.attempts:
             yield from self._ended(attempt)
             yield from self._hangs(attempt)
+            yield from self._restarted(attempt)
+
+    def _restarted(self, attempt: Attempt) -> Iterator[Event]:
+        """What ended a start of the job did not end the job when another start followed: its own watcher cannot know."""
+        later = self._spools.next_of(attempt)
+        if later is None or later.began_us is None:
+            return
+        for name in sorted(attempt.hosts):
+            for event in self._spools.kept(attempt, name):
+                if event.kind != EventKind.INCIDENT_CLOSE or event.body.get("outcome") != "ended":
+                    continue
+                yield self._context.event(
+                    EventKind.CORRECTION,
+                    row=self._row,
+                    identity=("restarted", *attempt.job, event.incident or event.id),
+                    t_us=max(time_of(event), later.began_us),
+                    incident=event.incident,
+                    run=attempt.job[0],
+                    attempt=attempt.job[1] or None,
+                    body={"outcome": "restarted", "text": f"attempt {later.job[1]} of the run followed"},
+                )  # fmt: skip
 
     # --- ranks that ended of another host's end ------------------------------------------------------
 

@@ -110,6 +110,27 @@ def imported(tmp_path: Path) -> Import:
     return Import(tmp_path)
 
 
+# --- what came after the end of an attempt ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_incident_that_ended_one_start_of_a_job_that_started_again_did_not_end_the_job(imported, is_late):  # fmt: skip
+    """The watcher of that start can only say that its ranks ended; also where the next start comes in a later import."""
+    host = Host("a", 0, 1, world=2).names(T, 1, "process_exit")
+    host.say("incident.close", T, incident="r/a/1.1", ranks=(1,), body={"outcome": "ended"})
+    host.ends(T + SECOND)
+    if is_late:
+        imported(host)
+        assert [i.outcome for i in imported.incidents] == ["ended"]
+    host.begin(T + 5 * SECOND, 2, attempt=2).ends(T + 9 * SECOND, 0)
+    imported(host)
+    (incident,) = imported.incidents
+    assert (incident.outcome, incident.ranks, incident.closed_us) == ("restarted", (1,), T)
+    count = len(imported.events)
+    imported(host)
+    assert len(imported.events) == count
+
+
 # --- a host that never said how it ended ------------------------------------------------------------------
 
 
