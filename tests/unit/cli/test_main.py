@@ -125,6 +125,14 @@ def test_help_costs_little_cpu():
     assert min(costs_s) < 0.3
 
 
+def test_python_runs_the_package_with_its_exit_code():
+    ran = subprocess.run(
+        [sys.executable, "-m", "lastgood", "verify", "nosuch.db"], capture_output=True, text=True, timeout=50, check=False
+    )  # fmt: skip
+    assert ran.returncode == 2
+    assert "nosuch.db" in ran.stderr
+
+
 def test_the_version_is_the_packages(cli):
     from importlib import metadata
 
