@@ -76,9 +76,13 @@ def mean_shift(strata: Sequence[Stratum], *, level: float = 0.95, seed: int = 0)
 
 
 def difference_of_means(strata: Sequence[Stratum]) -> float:
-    """A minus B over strata; each counts as much as the smaller of its sides allows: 1 / (1/m + 1/n)."""
-    weights = [len(s.a) * len(s.b) / (len(s.a) + len(s.b)) for s in strata]
-    parts = [sum(s.a) / len(s.a) - sum(s.b) / len(s.b) for s in strata]
+    """A minus B over strata; each counts as much as the smaller of its sides allows: 1 / (1/m + 1/n).
+
+    A stratum with nothing on one side compares nothing.
+    """
+    both = [s for s in strata if s.a and s.b]
+    weights = [len(s.a) * len(s.b) / (len(s.a) + len(s.b)) for s in both]
+    parts = [sum(s.a) / len(s.a) - sum(s.b) / len(s.b) for s in both]
     total = sum(weights)
     return sum(w * d for w, d in zip(weights, parts, strict=True)) / total if total else 0.0
 

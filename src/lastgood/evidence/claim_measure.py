@@ -148,7 +148,7 @@ def _lost_work(before: Side, after: Side, asked: Asked) -> Found:
     result = make_result(
         ClaimName.LOST_WORK, asked, measure=words, unit="steps", statistic="mean", effect_unit="steps",
         before=_mean_summary(before, strata.all_of(0), never[0]), after=_mean_summary(after, strata.all_of(1), never[1]),
-        effect=shift.difference if strata.groups else None, lo=shift.lo, hi=shift.hi, p=claimed.p,
+        effect=shift.difference if shift.n_a else None, lo=shift.lo, hi=shift.hi, p=claimed.p,
         method=mean_shift.METHOD, needed=_needed_steps(strata, shift, asked), strata=strata.rows(_mean),
         left_out=strata.left_out, is_injected=before.is_injected or after.is_injected,
     )  # fmt: skip

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from lastgood.budget.mean_shift import DRAWS, mean_shift
+from lastgood.budget.mean_shift import DRAWS, difference_of_means, mean_shift
 from lastgood.budget.rank_shift import Stratum
 
 A, B = [3.0, 1.0, 4.0, 2.0, 5.0], [0.0, 1.0, 0.0, 2.0]
@@ -54,6 +54,12 @@ def test_the_interval_moves_with_the_shift():
 
 def test_the_difference_is_that_of_the_means():
     assert mean_shift([Stratum(A, B)]).difference == pytest.approx(3.0 - 0.75)
+
+
+@pytest.mark.parametrize("empty", [Stratum([], B), Stratum(A, []), Stratum([], [])])
+def test_a_stratum_with_nothing_on_one_side_changes_no_difference(empty):
+    assert difference_of_means([Stratum(A, B), empty]) == pytest.approx(3.0 - 0.75)
+    assert difference_of_means([empty]) == 0.0
 
 
 def test_nothing_lost_on_both_sides_is_no_difference():
