@@ -183,7 +183,10 @@ def _start_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim
         if event.kind == EventKind.RUN_END:
             ended = event
         elif event.kind == EventKind.RUN_START and ended is not None:
-            yield Claim("down.schedule", time_of(ended), time_of(event))
+            # Nobody knew that it had ended where a later start had to say so; else it waited for a place.
+            is_unseen = ended.body.get("result") == "interrupted"
+            state = "down.detect" if is_unseen else "down.schedule"
+            yield Claim(state, time_of(ended), time_of(event))
             ended = None
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lastgood.base.clock import SystemClock
 from lastgood.training.control import Channel, ToSupervisor
 from lastgood.training.resuming.leftovers import note_session
 from lastgood.training.slot import StatusSlot
@@ -52,6 +53,7 @@ class WorkerProcess:
         )
         theirs.close()
         self.pid = self.process.pid
+        self.started_us = SystemClock().monotonic_us()
         note_session(run, self.pid)
         if is_spare and can_take_niceness_back():
             self.set_niceness(own_niceness() + SPARE_NICENESS)

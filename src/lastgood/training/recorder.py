@@ -75,6 +75,12 @@ class Recorder:
         """The wall time of a monotonic instant of this host."""
         return self.clock.wall_of_us(monotonic_us)
 
+    @property
+    def step_began_us(self) -> int:
+        """Monotonic time at which the next step to record began: where the one before it ended."""
+        began_us = self._chunk_ended_us[-1] if self._chunk_ended_us else self._chunk_began_us
+        return began_us - self.clock.wall_of_us(0)
+
     def watch_clock(self) -> None:
         """Record it when the wall clock jumped; asked once a turn, looks once a second."""
         now_us = self.clock.monotonic_us()

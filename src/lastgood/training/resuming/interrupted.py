@@ -252,10 +252,10 @@ def closing_entries(history: History, resumption: Resumption) -> list[Entry]:
         body = {"outcome": "interrupted", "reason": f"{why} before it was recovered"}
         entries.append(Entry("incident.close", {**at, "incident": incident, "body": body}))
     for rank, worker in sorted(history.joined.items()):
+        # Written now: the devices stood still for this run until it was started again, and that is its loss.
         body = {"worker": worker, "rank": rank}
-        entries.append(
-            Entry("exposure.leave", {**at, "devices": 1, "ranks": (rank,), "body": body})
-        )
+        left = {"attempt": at["attempt"], "devices": 1, "ranks": (rank,), "body": body}
+        entries.append(Entry("exposure.leave", left))
     entries.append(Entry("attempt.end", {**at, "body": {"reason": "interrupted"}}))
     end = {"exit_code": None, "result": "interrupted", "reason": why}
     entries.append(Entry("run.end", {**at, "body": end}))

@@ -83,9 +83,10 @@ class Startup:
         )
         for rank, name in enumerate(supervisor.serving):
             if not self._has_joined:
-                supervisor.recorder.record(
-                    "exposure.join", devices=1, ranks=(rank,), body={"worker": name, "rank": rank}
-                )
+                # At risk since its process began, as in a run that is only watched: its warm-up is no free time.
+                since_us = supervisor.recorder.wall_us(supervisor.workers[name].started_us)
+                body = {"worker": name, "rank": rank}
+                supervisor.recorder.record("exposure.join", t_occurred_us=since_us, devices=1, ranks=(rank,), body=body)  # fmt: skip
             supervisor.workers[name].channel.send(
                 control.Assignment(
                     generation=self._generation,

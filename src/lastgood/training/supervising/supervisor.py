@@ -373,6 +373,8 @@ class Supervisor:
         for assessed in self.watch.assess_steps(workers, now_us=self.now_us()):
             step = assessed.finished.step
             if assessed.correctness.verdict in (Verdict.FAILED, Verdict.UNKNOWN):
+                # The state before was right, and nobody knows when in this step it went wrong: so from its begin.
+                wrong = replace(assessed.correctness, onset_us=self.recorder.step_began_us)
                 # The step is recorded too: its time was spent, and becomes lost when it is done again.
                 self.recorder.step_done(
                     step,
@@ -380,7 +382,7 @@ class Supervisor:
                     loss=assessed.finished.mean_loss,
                 )
                 self.tell_loop(messages.Progress(step, self.state.generation))
-                self.tell_loop(messages.Assessed(assessed.correctness))
+                self.tell_loop(messages.Assessed(wrong))
                 return
             self.recorder.step_done(
                 step, done_wall_us=assessed.finished.done_wall_us, loss=assessed.finished.mean_loss

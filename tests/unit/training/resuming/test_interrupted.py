@@ -12,6 +12,7 @@ import pytest
 from lastgood.base.clock import ManualClock, boot_id
 from lastgood.base.errors import Refused
 from lastgood.ledger.event import new_event
+from lastgood.ledger.ettr import measure_run
 from lastgood.ledger.incident import fold_incidents
 from lastgood.training.options import RunOptions
 from lastgood.training.resuming.interrupted import (
@@ -83,7 +84,9 @@ def test_everything_that_a_killed_supervisor_left_open_is_closed_at_its_last_tur
         ("attempt.end", None),
         ("run.end", None),
     ]
-    assert {e.fields["t_occurred_us"] for e in entries[1:]} == {2_000_000}
+    assert {e.fields["t_occurred_us"] for e in entries[1:] if e.kind != "exposure.leave"} == {
+        2_000_000
+    }
     steps = entries[0].fields
     assert steps["t_occurred_us"] == 1_400_000
     assert (steps["body"]["first"], steps["body"]["last"]) == (3, 4)
@@ -108,7 +111,8 @@ def test_without_live_files_the_last_sign_of_life_is_the_last_record():
     assert (resumption.alive_us, resumption.last_step, resumption.has_slots) == (
         1_500_000, 2, False,
     )  # fmt: skip
-    assert {e.fields["t_occurred_us"] for e in closing_entries(history, resumption)} == {1_500_000}
+    closed = [e for e in closing_entries(history, resumption) if e.kind != "exposure.leave"]
+    assert {e.fields["t_occurred_us"] for e in closed} == {1_500_000}
 
 
 def recorded(entries, *, attempt=2):
@@ -131,6 +135,28 @@ def test_the_interruption_is_an_incident_of_its_own_from_the_last_turn_on():
     assert incident.blast_radius == 2
     assert any("process 77" in note for note in incident.notes)
     assert any("step 4" in note for note in incident.notes)
+
+
+def test_the_devices_stand_still_for_the_run_until_it_is_started_again():
+    """So the lost device time of the run holds that of the interruption, and the wait is charged to nobody knowing."""
+    events = killed_run()
+    history = read_history(events)
+    resumption = resumption_of(history, claim(sign()), run_id="r")
+    events += recorded(closing_entries(history, resumption), attempt=1)
+    events.append(event("run.start", NOW_US, attempt=2))
+    events += recorded(opening_entries(resumption, now_us=NOW_US, world=2))
+    for rank in (0, 1):
+        body = {"worker": f"w{rank}", "rank": rank}
+        events.append(
+            event("exposure.join", NOW_US, attempt=2, ranks=(rank,), devices=1, body=body)
+        )
+    closed_us = NOW_US + 500_000
+    lost_us = 2 * (closed_us - 2_000_000)
+    events.append(event("incident.close", closed_us, attempt=2, incident="r/interruption-1", lost_device_us=lost_us))  # fmt: skip
+    times = measure_run(events, run="r", as_of_us=closed_us)
+    assert times.lost_device_time.value * 1e6 >= lost_us
+    assert times.wall.totals_us["down.detect"] >= NOW_US - 2_000_000
+    assert times.wall.totals_us["down.schedule"] == 0
 
 
 def test_a_start_that_failed_too_goes_on_with_the_same_incident():

@@ -48,6 +48,7 @@ class Supervisor:
         self.workers = {
             name: SimpleNamespace(
                 exit_code=None,
+                started_us=700,
                 channel=SimpleNamespace(send=lambda m, name=name: self.sent.append((name, m))),
                 slot=SimpleNamespace(generation=0, view=lambda: SimpleNamespace(published_step=-1)),
             )
@@ -260,6 +261,8 @@ def test_a_run_whose_supervisor_was_killed_goes_on_from_its_newest_assessed_snap
     supervisor.time_us = 5_000
     assert startup.advance()
     assert supervisor.begun == [(4, 8)]
+    joined = [f["t_occurred_us"] for k, f in supervisor.events if k == "exposure.join"]
+    assert joined == [700, 700], "at risk since the processes of the ranks began"
     belong = [k for k, f in supervisor.events if f.get("incident") == "r/interruption-1"]
     assert belong == ["restore.begin", "restore", "verify", "state.trust", "incident.close"]
     (closed,) = [f for k, f in supervisor.events if k == "incident.close"]
