@@ -16,8 +16,9 @@ from lastgood.ledger.writer import LedgerWriter
 from lastgood.training.machine import machine_versions, run_topology
 from lastgood.training.observe.supervisor import ObserveSupervisor
 from lastgood.training.recorder import Recorder
+from lastgood.training.resuming.same_run import identity_of, refuse_other_run
 from lastgood.training.resuming.unwritten import put_unwritten
-from lastgood.training.supervising.session import RunResult, close_ledger
+from lastgood.training.supervising.session import RunResult, close_ledger, history_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,9 @@ def run_observed(
         on_turn = on_turn or metrics.take_turn  # type: ignore[assignment]
     try:
         put_unwritten(options.ledger, writer)
+        # Before anything is recorded: a refusal must not look like another start of that run.
+        history = history_of(options)
+        refuse_other_run(history, identity_of(options, contract_digest=contract_digest(contract)))
         topology = run_topology(options.ranks)
         recorder = Recorder(
             writer,
@@ -63,6 +67,7 @@ def run_observed(
             listener=listener,
             metrics=metrics,
         )
+        recorder.attempt = history.last_attempt + 1
         body = _description(options, contract, topology, is_acting=is_acting)
         recorder.record("run.start", body=body)
         code = _watch(options, contract, recorder, is_acting=is_acting, on_turn=on_turn)

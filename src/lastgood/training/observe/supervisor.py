@@ -79,7 +79,7 @@ class ObserveSupervisor:
         self._restarting = Restarting(contract)
         self._pending: list[Case] = []
         """Incidents that were acted upon and wait for the first step of the new attempt."""
-        self._attempt = 0
+        self._attempt = recorder.attempt - 1
         self._noticed: int | None = None
         self._noticed_us = 0
         self._is_notice_said = False

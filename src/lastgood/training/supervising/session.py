@@ -102,7 +102,7 @@ def _supervise(
     topology = run_topology(options.ranks)
     identity = identity_of(options, contract_digest=contract_digest(contract))
     # Before anything is recorded: a refusal must not look like another start of that run.
-    history = _history(options)
+    history = history_of(options)
     refuse_other_run(history, identity)
     claim = claim_folder(options, identity)
     resumption = resumption_of(history, claim, run_id=options.run_id)
@@ -171,7 +171,7 @@ def _time_base(resumption: Resumption, clock: Clock | None = None) -> RunClock:
     return RunClock(clock, base.offset_us + max(0, behind_us))
 
 
-def _history(options: RunOptions) -> History:
+def history_of(options: RunOptions) -> History:
     """What this ledger knows of earlier starts of the run."""
     with read_store(options.ledger) as store:
         return read_history(store.events(run=options.run_id))

@@ -1,0 +1,74 @@
+"""A name that is given again: a finished run keeps its own, and a run that did not end goes on behind its attempts."""
+
+import pytest
+
+from lastgood.base.clock import SystemClock
+from lastgood.base.errors import Refused
+from lastgood.ledger.event import new_event
+from lastgood.ledger.store import open_store, read_store
+from lastgood.training.observe import session
+from lastgood.training.observe.session import run_observed
+from lastgood.training.options import RunOptions
+
+
+@pytest.fixture
+def options(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("pass")
+    return RunOptions(script=script, ranks=2, run_id="again", ledger=tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def begun(options, monkeypatch):
+    """Attempt numbers with which a supervisor is made; none is run."""
+    numbers = []
+
+    class Stub:
+        def __init__(self, _options, _contract, recorder, **_):
+            numbers.append(recorder.attempt)
+
+        def run(self):
+            return 0
+
+    monkeypatch.setattr(session, "ObserveSupervisor", Stub)
+    return numbers
+
+
+def put(options, *, exit_code, script="train.py"):
+    clock = SystemClock()
+    told = [
+        ("run.start", {"command": [script], "world": 2}),
+        ("step", {"first": 1, "last": 1, "began_us": clock.wall_us(), "ended_us": [clock.wall_us()]}),
+        ("run.end", {"exit_code": exit_code}),
+    ]  # fmt: skip
+    with open_store(options.ledger) as store:
+        store.append(
+            [new_event(kind, clock=clock, run="again", attempt=3, body=body) for kind, body in told]
+        )
+
+
+def test_the_name_of_a_finished_run_is_refused_and_nothing_is_recorded(options, begun):
+    put(options, exit_code=0)
+    with pytest.raises(Refused, match="the run with this id has finished"):
+        run_observed(options, is_acting=False)
+    with read_store(options.ledger) as store:
+        assert len(list(store.events())) == 3
+    assert begun == []
+
+
+def test_the_name_of_another_script_is_refused(options, begun):
+    put(options, exit_code=137, script="other.py")
+    with pytest.raises(Refused, match="the run with this id is another one"):
+        run_observed(options, is_acting=False)
+    assert begun == []
+
+
+def test_a_run_that_was_killed_goes_on_behind_its_attempts(options, begun):
+    put(options, exit_code=137)
+    assert run_observed(options, is_acting=False).exit_code == 0
+    assert begun == [4]
+
+
+def test_a_new_run_has_attempt_one(options, begun):
+    assert run_observed(options, is_acting=True).exit_code == 0
+    assert begun == [1]
