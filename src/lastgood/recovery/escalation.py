@@ -14,14 +14,7 @@ def escalate(turn: Turn, reason: str) -> None:
     case = turn.open_case
     owner = turn.row.owner
     failed_in = turn.phase
-    choice = choose(
-        turn.state.trust,
-        case.catalogue or (),
-        published_step=turn.state.published_step,
-        below_step=case.below_step,
-        failed=case.failed,
-    )
-    last_good_step = None if choice is None else choice.candidate.step
+    last_good_step = _last_good_step(turn)
     turn.enter(LoopPhase.ESCALATED)
     case = turn.open_case
     generation = turn.state.generation
@@ -60,3 +53,18 @@ def escalate(turn: Turn, reason: str) -> None:
         ),
     )
     turn.change(case=None)
+
+
+def _last_good_step(turn: Turn) -> int | None:
+    """Newest state that could be restored; before the states of this incident were listed, the newest verified one."""
+    case, trust = turn.open_case, turn.state.trust
+    if case.catalogue is None:
+        return trust.newest_verified(below_step=case.below_step)
+    choice = choose(
+        trust,
+        case.catalogue,
+        published_step=turn.state.published_step,
+        below_step=case.below_step,
+        failed=case.failed,
+    )
+    return None if choice is None else choice.candidate.step

@@ -93,6 +93,12 @@ class TrustBook:
             return Trust.WRITTEN
         return self.marks.get(key_of(candidate), Trust.COMPLETE)
 
+    def newest_verified(self, *, below_step: int | None = None) -> int | None:
+        """Newest step whose state was verified, in the history that the run is on, and of which no copy was ill."""
+        ill = {key.step for key, trust in self.marks.items() if trust in _NEVER}
+        steps = {key.step for key, trust in self.marks.items() if trust is Trust.VERIFIED} - ill
+        return max((s for s in steps if below_step is None or s < below_step), default=None)
+
     def is_current(self, candidate: Candidate, *, published_step: int) -> bool:
         """Whether the state belongs to the history that the run is on.
 

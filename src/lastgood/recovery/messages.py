@@ -284,7 +284,7 @@ class Escalate:
     """The contract's row in which it failed: a row may name its own way to be told."""
     culprits: tuple[int, ...] = ()
     last_good_step: int | None = None
-    """Newest state that could still be restored, as far as the catalogue was read; None when unknown."""
+    """Newest state that could still be restored; the newest verified one where they were not listed; else None."""
 
 
 Action = (

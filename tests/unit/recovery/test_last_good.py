@@ -131,3 +131,18 @@ def test_resuming_forgets_marks_of_abandoned_states_only():
         TrustBook().marked(key_of(slot(12)), Trust.SUSPECT).marked(key_of(slot(3)), Trust.SUSPECT)
     )
     assert list(book.resumed(generation=2, step=10, at_us=0).marks) == [key_of(slot(3))]
+
+
+@pytest.mark.parametrize(("below", "expected"), [(None, 10), (10, 7), (7, None)])
+def test_the_newest_verified_state_is_told_without_a_list_of_states(below, expected):
+    book = TrustBook()
+    for step, trust in ((7, Trust.VERIFIED), (10, Trust.VERIFIED), (11, Trust.COMPLETE)):
+        book = book.marked(key_of(slot(step)), trust)
+    assert book.newest_verified(below_step=below) == expected
+
+
+def test_a_verified_state_of_which_a_copy_turned_ill_is_not_called_the_last_good_one():
+    book = TrustBook().marked(key_of(slot(7)), Trust.VERIFIED)
+    for copy, trust in ((slot(10), Trust.VERIFIED), (checkpoint(10), Trust.TAINTED)):
+        book = book.marked(key_of(copy), trust)
+    assert book.newest_verified() == 7

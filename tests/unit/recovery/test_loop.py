@@ -382,6 +382,9 @@ def test_an_incident_that_comes_back_too_often_has_no_phase_to_its_name():
         ("diagnose_us", "isolate_us", "recover_us", "verify_us"), 0
     )
     assert closed["detect_us"] == 0
+    (escalated,) = s.records("escalate")
+    assert escalated["body"]["last_good_step"] == 10  # verified by the recovery before
+    assert s.said(m.Escalate)[0].last_good_step == 10
     assert not closed.keys() & closed["body"]["unfinished_us"].keys()
     assert closed["body"]["blast_radius"] == 4
 
