@@ -460,3 +460,18 @@ def test_a_restart_whose_script_tells_its_number_leaves_nothing_unsure():
     story = restarted(is_counted_on=False, numbered_by="optimizer")
     wall = partition(story.events, run="r1", as_of_us=us(1000))
     assert (wall.accepted_steps, wall.lost_executions, wall.unsure_executions) == (8, 5, 0)
+
+
+@pytest.mark.parametrize("has_stepped", [False, True])
+def test_a_watched_start_that_failed_before_its_first_step_warms_up_no_more(has_stepped):
+    """Its ranks wait in the forming of their group until the launcher ends them, 30 s behind the diagnosis."""
+    story = Story().start(0)
+    if has_stepped:
+        story.steps(1, 1, 1, each=1)
+    story.tell("incident.open", 3, incident="i1", t_occurred_us=us(2), symptom="group_error")
+    story.tell("detect", 3, incident="i1", t_occurred_us=us(2))
+    story.tell("diagnose", 4, incident="i1")
+    story.tell("incident.close", 34, incident="i1", body={"outcome": "ended"})
+    story.end(34)
+    behind = {"productive": 1, "warmup": 1, "stall": 30} if has_stepped else {"warmup": 2, "down.isolate": 30}  # fmt: skip
+    assert seconds(story) == {**behind, "down.detect": 1, "down.diagnose": 1}
