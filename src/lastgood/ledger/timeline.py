@@ -320,6 +320,7 @@ def _one_incident(
     first = next((e for e in events if e.kind == EventKind.DETECT), events[0])
     detected_us = seen_us(first)
     yield Claim("down.detect", _progress_ended(first, timeline, marks_us), detected_us)
+    has_stepped = _stepped_us(detected_us, timeline, marks_us) is not None
     phase, since_us = PHASES[EventKind.DETECT], detected_us
     is_watched = events[-1].body.get("outcome") in _UNTOUCHED
     for event in events:
@@ -331,7 +332,8 @@ def _one_incident(
             return
         phase, since_us = PHASES.get(EventKind(event.kind), phase), at_us
         if is_watched and event.kind == EventKind.DIAGNOSE:
-            phase = "stall"
+            # A start that failed before its first step just waits to be ended: it does not warm up any more.
+            phase = "stall" if has_stepped else "down.isolate"
     end_us = min([_resumed(timeline, since_us), *(us for us in starts_us if us > since_us)])
     yield Claim(phase, since_us, end_us, is_inferred=True)
 
@@ -343,13 +345,26 @@ def _progress_ended(detect: Event, timeline: Timeline, marks_us: Sequence[int]) 
     time before it belongs to that start.
     """
     detected_us = seen_us(detect)
-    at = bisect.bisect_left(marks_us, detected_us)  # a close at this very moment is its own
-    mark_us = marks_us[at - 1] if at else timeline.start_us
-    last_us = _last_end_before(timeline, detected_us)
-    if last_us is not None and last_us >= mark_us:
+    last_us = _stepped_us(detected_us, timeline, marks_us)
+    if last_us is not None:
         return last_us
     onset_us = detected_us if detect.t_occurred_us is None else detect.t_occurred_us
-    return min(detected_us, max(mark_us, onset_us))
+    return min(detected_us, max(_mark_before(detected_us, timeline, marks_us), onset_us))
+
+
+def _stepped_us(at_us: int, timeline: Timeline, marks_us: Sequence[int]) -> int | None:
+    """End of the last step before this moment; None when the last start, or closed incident, is younger."""
+    last_us = _last_end_before(timeline, at_us)
+    return (
+        last_us
+        if last_us is not None and last_us >= _mark_before(at_us, timeline, marks_us)
+        else None
+    )
+
+
+def _mark_before(at_us: int, timeline: Timeline, marks_us: Sequence[int]) -> int:
+    at = bisect.bisect_left(marks_us, at_us)  # a close at this very moment is its own
+    return marks_us[at - 1] if at else timeline.start_us
 
 
 def _resumed(timeline: Timeline, after_us: int) -> int:
