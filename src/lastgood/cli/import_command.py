@@ -71,6 +71,10 @@ def import_(
     if is_list:
         click.echo(_formats_json() if as_json else _formats_text())
         return EXIT_HELD
+    if run_id is not None and not run_id.strip():
+        raise BadInput(
+            "a run needs a name", where="--run", found="nothing", needs="a name, or no --run at all"
+        )
     if is_guess:
         return _guess(words, as_json=as_json)
     from lastgood.ledger.importers.importer import Options
@@ -112,12 +116,15 @@ def _say_losses(result: ImportResult) -> None:
 
 def run_import(words: Sequence[str], *, ledger: Path | None, options: Options) -> ImportResult:
     """Imports `[FORMAT] PATH...` with a progress bar; an interrupt says what is already in the ledger."""
+    from lastgood.ledger.appendable import require_appendable
     from lastgood.ledger.importers.driver import import_files
     from lastgood.ledger.place import check_place, default_ledger
 
     format_name, paths = split_words(words)
     refuse_folder(ledger or default_ledger())
     place = default_ledger() if ledger is None else check_place(ledger)
+    if note := require_appendable(place):
+        click.echo(note, err=True)
     done: list[Progress] = []
     try:
         with _bar() as show:

@@ -140,22 +140,21 @@ def record(
     as health-check: that is kept as a record of this name. Prints where the event lies and the tree head.
     """
     from lastgood.base.clock import SystemClock
+    from lastgood.cli.recorded_run import check_run
+    from lastgood.ledger.appendable import require_appendable
     from lastgood.ledger.event import new_event
     from lastgood.ledger.masking import load_masker
     from lastgood.ledger.place import check_place, default_ledger
     from lastgood.ledger.store import open_store
 
     _check_record(kind, node, reason)
-    if divergent_step is not None and (class_name != FailureClass.SDC or run_id is None):
-        raise BadInput(
-            "a divergent step belongs to silent corruption of a run",
-            where="--first-divergent-step",
-            needs="--class sdc and --run NAME",
-        )
+    _check_verdict(class_name, run_id, divergent_step)
     is_known = kind in set(EventKind)
     refuse_folder(ledger or default_ledger())
     path = default_ledger() if ledger is None else check_place(ledger)
     clock = SystemClock()
+    checked = require_appendable(path)
+    note = None if run_id is None else check_run(path, run_id, divergent_step=divergent_step)
     with open_store(path, clock=clock) as store:  # first: a wrong path must not get a key beside it
         body = _reason(load_masker(path).text(reason)) | ({} if is_known else {"record": kind})
         event = new_event(
@@ -169,6 +168,8 @@ def record(
         )
         (stored,) = store.append([event])
         head = store.head()
+    for line in filter(None, (checked, note)):
+        click.echo(line, err=True)
     if is_json:
         told = {
             "seq": stored.seq,
@@ -205,6 +206,15 @@ def _check_record(kind: str, node: str, reason: str) -> None:
     for name, value in (("--node", node), ("--reason", reason)):
         if not value.strip():
             raise BadInput("nothing given", where=name, found=repr(value), needs="some text")
+
+
+def _check_verdict(class_name: str | None, run_id: str | None, divergent_step: int | None) -> None:
+    if divergent_step is not None and (class_name != FailureClass.SDC or run_id is None):
+        raise BadInput(
+            "a divergent step belongs to silent corruption of a run",
+            where="--first-divergent-step",
+            needs="--class sdc and --run NAME",
+        )
 
 
 class _Signed(NamedTuple):

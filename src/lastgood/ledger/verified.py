@@ -20,6 +20,7 @@ def require_verified(
     *,
     head: TreeHead | None = None,
     on_progress: OnProgress | None = None,
+    consequence: str = "no figure is made from it",
 ) -> VerifyResult:
     """What the check of this ledger found, when it holds.
 
@@ -33,7 +34,7 @@ def require_verified(
         return result
     if result.verdict is Verdict.FAILED:
         raise LedgerCorrupt(
-            "the ledger does not verify, and no figure is made from it",
+            f"the ledger does not verify, and {consequence}",
             where=f"{path}",
             found=result.reason,
             next=f"run: lastgood verify {path}; {result.next}",
