@@ -110,14 +110,15 @@ def mean_time(
 ) -> tuple[Figure, str, bool]:
     """Mean time between failures of the whole fleet, how its interval was chosen, and whether counts look Poisson.
 
+    Time in which no device was at risk, such as the gap between two runs, is no time between failures.
     `rows` (a mask over the incidents) asks for some of them only, such as one class.
     """
     import numpy as np
 
-    clock, observed_h = records.clock, records.observed_us / US_PER_H
+    clock, at_risk_us = records.clock, time_at_risk_us(records)
     hours = records.hours if rows is None else records.hours[rows]
     times = np.sort(clock.until(hours)) * (records.window_h / clock.total)
-    chosen = headline(times, records.window_h, exposure=observed_h)
+    chosen = headline(times, records.window_h, exposure=at_risk_us / US_PER_H)
     made = chosen.interval
     interval = None
     if made.lo > 0:
@@ -126,22 +127,39 @@ def mean_time(
         )
     figure = measured(
         f"mean time between {name}",
-        records.observed_us / len(hours),
+        at_risk_us / len(hours),
         "us",
         source=f"ledger, grouped by {records.question.rule}",
         n=len(hours),
         interval=interval,
-        exposure=f"{format_duration(records.observed_us)} observed",
+        exposure=f"{format_duration(at_risk_us)} {_told(records, at_risk_us)}",
         as_of_us=records.end_us,
     )
     return figure, chosen.choice, made.method is IntervalMethod.EXACT
 
 
+def time_at_risk_us(records: FleetRecords) -> float:
+    """Observed time without the stretches in which the records say that no device was at risk."""
+    import numpy as np
+
+    exposure = records.exposure
+    if exposure is None:
+        return records.observed_us
+    idle_h = float(np.diff(exposure.edges_h)[np.asarray(exposure.devices) <= 0].sum())
+    return records.observed_us - idle_h * US_PER_H
+
+
+def _told(records: FleetRecords, at_risk_us: float) -> str:
+    return "observed" if at_risk_us == records.observed_us else "with devices at risk"
+
+
 def _window_note(records: FleetRecords) -> str:
-    count = len(records.incidents)
+    count, at_risk_us = len(records.incidents), time_at_risk_us(records)
+    idle_us = records.observed_us - at_risk_us
+    idle = f", without {format_duration(idle_us)} in which no device was at risk" if idle_us else ""
     return (
-        f"{count} failure{'' if count == 1 else 's'} in {format_duration(records.observed_us)} "
-        f"({records.window_source}), every one taken to stop this job; {records.planned_count} planned stops and "
+        f"{count} failure{'' if count == 1 else 's'} in {format_duration(at_risk_us)} "
+        f"({records.window_source}{idle}), every one taken to stop this job; {records.planned_count} planned stops and "
         f"{records.injected_count} injected faults are not counted"
     )
 
@@ -188,9 +206,9 @@ def rate_source(
     if exposure.is_assumed:
         mean = _weakened(mean)
     at_risk = exposure.devices[exposure.devices > 0]
-    observed_h = records.observed_us / US_PER_H
-    days = records.observed_us / US_PER_DAY
-    devices = exposure.total / observed_h
+    at_risk_us = time_at_risk_us(records)
+    days = at_risk_us / US_PER_DAY
+    devices = exposure.total / (at_risk_us / US_PER_H)
     low, high = float(at_risk.min()), float(at_risk.max())
     sizes = f"{low:,.0f} to {high:,.0f}" if low < high else f"{high:,.0f}"
     typed = records.question.devices

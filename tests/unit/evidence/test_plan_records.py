@@ -181,3 +181,20 @@ def test_a_ledger_without_failures_says_that_the_rate_must_come_from_elsewhere(t
     assert "holds no failure" in found.scenario.notes[0]
     with pytest.raises(Refused, match="nothing to project"):
         rate_source(found.records)
+
+
+def test_the_gap_between_two_runs_is_no_time_between_failures(tmp_path):
+    """Eight devices for 20 of 100 days, and two faults: the mean time is 10 days, at the same size carried or not."""
+    fleet = made.Fleet()
+    fleet.covers(0, 100)
+    for begin, end in ((0, 10), (90, 100)):
+        fleet.joins(begin, made.host(1), 8)
+        fleet.fault(begin + 5, made.host(1), "gpu.memory")
+        fleet.leaves(end, made.host(1), 8)
+    found = ledger_inputs(fleet.write(tmp_path / "l.db"))
+    mean = found.scenario.figure("mtti")
+    assert mean.value == pytest.approx(10 * US_PER_DAY)
+    assert "80 d in which no device was at risk" in found.scenario.notes[0]
+    source = rate_source(found.records)
+    assert source.devices == pytest.approx(8)
+    assert source.mean_time.value == pytest.approx(mean.value)

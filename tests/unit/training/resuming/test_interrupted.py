@@ -11,8 +11,8 @@ import pytest
 
 from lastgood.base.clock import ManualClock, boot_id
 from lastgood.base.errors import Refused
-from lastgood.ledger.event import new_event
 from lastgood.ledger.ettr import measure_run
+from lastgood.ledger.event import new_event
 from lastgood.ledger.incident import fold_incidents
 from lastgood.training.options import RunOptions
 from lastgood.training.resuming.interrupted import (
