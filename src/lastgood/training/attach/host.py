@@ -148,6 +148,7 @@ def _watch(live: LiveDir, spool: SpoolEvents, given: dict[str, Any]) -> None:
     while any(rank.exit_code is None for rank in ranks):
         clock.sleep_us(TURN_US)
         watcher.look(clock.monotonic_us())
+        stop.is_broken = watcher.open_case is not None
         recorder.watch_clock()
         if stop.step and not is_stop_said and given["is_first_host"]:
             is_stop_said = True

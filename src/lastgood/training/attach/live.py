@@ -4,7 +4,7 @@
 <folder>/ranks/<local rank>.json   who serves it: rank, pid
 <folder>/status/<local rank>       its status page
 <folder>/endings, first, stacks    as in observe mode
-<folder>/stop                      the step after which all ranks of this host stop; 0 for none
+<folder>/stop                      the step after which all ranks of this host stop, 0 for none; whether an incident is open
 ```
 """
 
@@ -81,7 +81,7 @@ def _is_running(pid: int) -> bool:
 
 
 class StopPage:
-    """One word that all ranks of a host map: reading it each step costs nothing."""
+    """Two words that all ranks of a host map: reading them each step costs nothing."""
 
     def __init__(self, path: Path) -> None:
         """Map the page, making it when it is not there."""
@@ -101,6 +101,15 @@ class StopPage:
     @step.setter
     def step(self, step: int) -> None:
         self._words[0] = step
+
+    @property
+    def is_broken(self) -> bool:
+        """True while the watcher has an incident open: no step may ever come to stop behind."""
+        return bool(self._words[1])
+
+    @is_broken.setter
+    def is_broken(self, is_broken: bool) -> None:
+        self._words[1] = is_broken
 
 
 def live_root(*, run: str, host: str, attempt: int) -> Path:

@@ -26,6 +26,7 @@ from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE, BadInput
 from lastgood.base.units import parse_duration_us
 from lastgood.signals.reading import Phase
 from lastgood.training.attach.failures import Failures, signature_of
+from lastgood.training.attach.hopeless import end_where_no_step_comes
 from lastgood.training.attach.live import Joined, LiveDir, StopPage, live_root
 from lastgood.training.attach.place import NamedBy, Place, find_place
 from lastgood.training.attach.spool import attempts_of
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import FrameType, TracebackType
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 STOP_AFTER_STEPS = 2
 """From a notice to the last step: the other ranks are at most one step away, and must hear of it before they pass."""
 
@@ -144,6 +144,9 @@ class Attached:
         self._settings = settings
         self._stop = stop
         self._is_asked = False
+        self._term_before: object = None
+        """What SIGTERM did before; it does that until the first step is done."""
+        self._is_term_due = False
         counting.on_step = self._behind_step
 
     # --- for the script ---------------------------------------------------------------------------
@@ -197,10 +200,23 @@ class Attached:
     # --- signals and steps ------------------------------------------------------------------------
 
     def take_signals(self) -> None:
-        """Take the launcher's notice, where Python lets this thread take signals."""
+        """Take the launcher's notices, where Python lets this thread take signals: SIGTERM from the first step on.
+
+        Before it there is no step to stop behind. A rank that waits in `init_process_group` never comes back to Python
+        to run a handler, and a launcher that ends the others would wait for it until it kills it.
+        """
         if threading.current_thread() is threading.main_thread():
-            for number in STOP_SIGNALS:
-                signal.signal(number, self._asked)
+            signal.signal(signal.SIGUSR1, self._asked)
+            self._term_before, self._is_term_due = signal.getsignal(signal.SIGTERM), True
+
+    def _take_term(self) -> None:
+        is_main = threading.current_thread() is threading.main_thread()
+        self._is_term_due = False
+        if (
+            is_main and signal.getsignal(signal.SIGTERM) == self._term_before
+        ):  # else the script took it meanwhile
+            signal.signal(signal.SIGTERM, self._asked)
+            end_where_no_step_comes(lambda: self._stop.is_broken)
 
     def _asked(self, _number: int, _frame: FrameType | None) -> None:
         self._is_asked = True
@@ -208,6 +224,8 @@ class Attached:
     def _behind_step(self, step: int) -> None:
         """Snapshot when it is due, and leave behind the step on which all ranks agreed."""
         settings = self._settings
+        if self._is_term_due:
+            self._take_term()
         if not self._stop.step:
             self._stop.step = (
                 self._agree(step + STOP_AFTER_STEPS) if self._is_asked else self._heard()

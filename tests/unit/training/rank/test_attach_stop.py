@@ -1,11 +1,13 @@
 """Hosts that are asked to stop at different times stop behind the same step, and a store that lives on asks nobody again."""
 
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from lastgood.training.attach.live import StopPage
+from lastgood.training.rank import attach as module
 from lastgood.training.rank.attach import STOP_AFTER_STEPS, Attached, _Settings
 
 ASKED_BEHIND = 7
@@ -71,3 +73,43 @@ def test_a_stop_of_an_earlier_attempt_stops_nobody_in_the_next(tmp_path):
     assert not first.stops_behind(3)
     again = Rank(tmp_path, store, 0, attempt=2)
     assert not any(again.stops_behind(step) for step in range(4, 9))
+
+
+@pytest.fixture
+def restored_signals(monkeypatch):
+    monkeypatch.setattr(module, "end_where_no_step_comes", lambda _is_broken: True)
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGUSR1)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def first_of_the_script(*_: object) -> None:
+    """Stands for a handler of the script."""
+
+
+def second_of_the_script(*_: object) -> None:
+    """Another one."""
+
+
+@pytest.mark.usefixtures("restored_signals")
+@pytest.mark.parametrize("before", [signal.SIG_DFL, first_of_the_script])
+def test_until_the_first_step_sigterm_does_what_it_did_before(tmp_path, before):
+    """A handler of Python is not run by a rank that waits in `init_process_group`."""
+    signal.signal(signal.SIGTERM, before)
+    rank = Rank(tmp_path, Store(), 0)
+    rank.take_signals()
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(signal.SIGUSR1) == rank._asked
+    assert not rank.stops_behind(1)
+    assert signal.getsignal(signal.SIGTERM) == rank._asked
+
+
+@pytest.mark.usefixtures("restored_signals")
+def test_a_handler_that_the_script_sets_behind_attach_stays(tmp_path):
+    signal.signal(signal.SIGTERM, first_of_the_script)
+    rank = Rank(tmp_path, Store(), 0)
+    rank.take_signals()
+    signal.signal(signal.SIGTERM, second_of_the_script)
+    assert not any(rank.stops_behind(step) for step in (1, 2))
+    assert signal.getsignal(signal.SIGTERM) == second_of_the_script

@@ -1,0 +1,72 @@
+"""SIGTERM ends a process that waits for ever once nothing moves, and not while a step may still come."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+JOB = """
+import os, signal, sys, threading
+from pathlib import Path
+from lastgood.training.attach.hopeless import end_where_no_step_comes
+folder = Path(sys.argv[1])
+signal.signal(signal.SIGTERM, lambda *_: (folder / "asked").touch())
+if "taken" in sys.argv:
+    other = os.pipe()[1]
+    os.set_blocking(other, False)
+    signal.set_wakeup_fd(other)
+print(end_where_no_step_comes((folder / "broken").exists), flush=True)
+threading.Event().wait()
+"""
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", JOB, str(folder), *words], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("is_broken_first", [True, False])
+def test_a_process_that_waits_for_ever_ends_of_sigterm_once_an_incident_is_open(tmp_path, is_broken_first):  # fmt: skip
+    job = start(tmp_path)
+    try:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "True\n"
+        if is_broken_first:
+            (tmp_path / "broken").touch()
+        job.send_signal(signal.SIGTERM)
+        if not is_broken_first:
+            with pytest.raises(subprocess.TimeoutExpired):
+                job.wait(0.2)
+            (tmp_path / "broken").touch()
+        assert job.wait(50) == -signal.SIGTERM
+    finally:
+        job.kill()
+        job.communicate()
+
+
+def test_an_open_incident_alone_ends_nothing(tmp_path):
+    job = start(tmp_path)
+    try:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "True\n"
+        (tmp_path / "broken").touch()
+        with pytest.raises(subprocess.TimeoutExpired):
+            job.wait(0.2)
+    finally:
+        job.kill()
+        job.communicate()
+
+
+def test_where_somebody_else_hears_of_signals_nothing_changes(tmp_path):
+    job = start(tmp_path, "taken")
+    try:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "False\n"
+    finally:
+        job.kill()
+        job.communicate()
