@@ -17,11 +17,9 @@ def test_the_training_page_names_the_default_window_and_the_default_number_of_re
     assert f"After {NUMBERS[again.limit]} such returns the next one escalates" in text
 
 
-def test_the_glossary_says_that_warmup_also_lies_behind_the_last_step():
+def test_the_glossary_says_that_what_lies_behind_the_last_step_is_a_stall():
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    (line,) = (line for line in text.splitlines() if line.startswith("- **warmup**"))
-    ending = (ROOT / "src" / "lastgood" / "training" / "supervising" / "ending.py").read_text(
-        encoding="utf-8"
-    )
-    section = line.partition("section `")[2].partition("`")[0]
-    assert f'{{"name": "{section}", "state": "warmup"}}' in ending
+    (line,) = (line for line in text.splitlines() if line.startswith("- **stall**"))
+    ending = ROOT / "src" / "lastgood" / "training" / "supervising" / "ending.py"
+    assert "between the last step and a good end" in line
+    assert '{"name": "the script behind its loop", "state": "stall"}' in ending.read_text(encoding="utf-8")  # fmt: skip

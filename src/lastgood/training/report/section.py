@@ -217,9 +217,6 @@ def _key_figures(times: RunTimes, drill: Drill) -> tuple[FigureRow, ...]:
 def _stops(times: RunTimes, drill: Drill, *, many_hosts: bool) -> Section:
     """The classes, and planned stops apart from unexpected ones."""
     wall = times.wall
-    down_us = sum(
-        wall.totals_us[s] for s in WallState if s.startswith("down.") or s is WallState.RESTORE
-    )
     lead = "What stopped the run or made its state untrustworthy, by class, with the device time that was at risk."
     if drill.is_injected:
         lead += " These faults were injected: the counts are a drill and no rate follows from them."
@@ -230,11 +227,37 @@ def _stops(times: RunTimes, drill: Drill, *, many_hosts: bool) -> Section:
         tables=(
             class_table(times.incidents, exposure=times.exposure.figure(), as_of_us=wall.as_of_us, rule=str(LINKS), has_many_hosts=many_hosts),
             stops_table(
-                times.incidents, stopped_us=(wall.totals_us[WallState.PLANNED], down_us),
+                times.incidents, stopped_us=(wall.totals_us[WallState.PLANNED], stopped_us(times)),
                 mtti="none, injected" if drill.is_injected else times.mean_time_to_interruption, as_of_us=wall.as_of_us,
             ),
         ),
     )  # fmt: skip
+
+
+def stopped_us(times: RunTimes) -> int:
+    """Time in which a fault kept the run from its steps: to the end of its incident, also where nobody acts on it."""
+    open_from = [
+        (i.onset_us or i.opened_us or 0, i.closed_us or times.wall.end_us)
+        for i in times.incidents
+        if not i.is_planned
+    ]
+    stopped = 0
+    for span in times.wall.spans:
+        if span.state.startswith("down.") or span.state is WallState.RESTORE:
+            stopped += span.duration_us
+        elif span.state is WallState.STALL:
+            stopped += _covered_us(open_from, span.start_us, span.end_us)
+    return stopped
+
+
+def _covered_us(windows: Sequence[tuple[int, int]], start_us: int, end_us: int) -> int:
+    """How much of a stretch lies in any of these windows."""
+    covered, at_us = 0, start_us
+    for begin_us, until_us in sorted(windows):
+        begin_us, until_us = max(begin_us, at_us), min(until_us, end_us)
+        if until_us > begin_us:
+            covered, at_us = covered + until_us - begin_us, until_us
+    return covered
 
 
 def _incidents(times: RunTimes, drill: Drill, *, mode: str, many_hosts: bool) -> Section:

@@ -11,9 +11,11 @@ from lastgood.base.canonical import canonical_bytes
 from lastgood.contract.load import default_contract, parse_contract
 from lastgood.contract.starter import starter_text
 from lastgood.evidence.report import Section, figures_in
-from lastgood.training.report.section import build_section
+from lastgood.ledger.ettr import measure_run
+from lastgood.training.report.section import build_section, stopped_us
 from tests.unit.evidence import sample_run
 from tests.unit.evidence.sample_run import FAULTS, START_US, STEP_US, WARMUP_US, WORLD
+from tests.unit.ledger.story import Story, us
 
 STARTER = parse_contract(starter_text())
 
@@ -475,3 +477,21 @@ def test_a_missing_kind_of_record_never_stops_the_report(drop):
     assert section.headline is not None
     if drop in {"verify", "incident.close", "isolate", "restore"}:
         assert section.headline.state != "held"
+
+
+def test_a_watched_hang_is_stopped_until_its_incident_closes():
+    """Nobody acts behind the diagnosis, and the rank stands all the same: 70 s, of which the diagnosis ends at 34."""
+    story = Story().start().steps(1, 10, 0)
+    story.tell(
+        "incident.open",
+        130,
+        incident="i",
+        t_occurred_us=us(100),
+        symptom="hang",
+        class_="fail_slow",
+    )
+    story.tell("detect", 130, incident="i", t_occurred_us=us(100))
+    story.tell("diagnose", 134, incident="i")
+    story.tell("incident.close", 170, incident="i", body={"outcome": "resolved"})
+    times = measure_run(story.steps(11, 12, 170).end(190).events, run="r1", as_of_us=us(190))
+    assert stopped_us(times) == us(70) - us(0)
