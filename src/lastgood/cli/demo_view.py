@@ -167,7 +167,7 @@ class DemoView:
             )  # fmt: skip
         console.print(table)
         console.print(
-            "Times are measured on this machine, n=1 each; the faults were injected and say nothing about a fleet."
+            "Times count from the injection, measured on this machine, n=1 each; the faults were injected and say nothing about a fleet."
         )
         equal = "equal, bit for bit, to" if summary["bitwise_equal"] else "DIFFERENT from"
         console.print(

@@ -96,6 +96,8 @@ class DrillView:
             for name, value in (("detected", verdict.detected_us), ("recovered", verdict.recovered_us))
             if value is not None
         ]  # fmt: skip
+        if parts:
+            parts[-1] += " after the injection"
         if verdict.lost_steps is not None:
             parts.append(f"lost {verdict.lost_steps}")
         self._line("held", verdict.drill, ", ".join(parts))

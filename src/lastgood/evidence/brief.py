@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lastgood.base.figures import Figure
+from lastgood.base.units import format_duration
 from lastgood.contract.taxonomy import CountedClass
 from lastgood.evidence import wording
 from lastgood.evidence.incident_part import CLASS_TITLES
@@ -32,6 +33,8 @@ TEMPORARY: Final = "temporary"
 """How the name of a ledger begins that is gone when the report is printed."""
 _ABSENT: Final = re.compile(r"(\w+) (?:was|were) not observed:")
 """A part of which nothing is on record; their names fit one line."""
+_LAST_STEP: Final = "last step"
+"""The moment of a card before its onset, where the run had made no step for a while."""
 _PHASES: Final = ("detection", "diagnosis", "isolation", "recovery", "verification")
 _COSTS: Final = ("lost steps", "blast radius")
 
@@ -135,6 +138,8 @@ def _card(card: IncidentCard, place: str, page: Page) -> None:
     if more > 0:
         page.line(f"and {more} more: --full", "dim", indent=3)
     page.line(_times(card), indent=3)
+    for words in _uncounted(card):
+        page.line(words, indent=3)
     if card.verification:
         check = card.verification
         page.line(f"verified by {check.test}: {check.result.replace('_', ' ')}", indent=3)
@@ -157,6 +162,13 @@ def _times(card: IncidentCard) -> str:
     if dict(card.facts).get("Class") != PLANNED:
         shown += [f"{name} not observed" for name in _COSTS[:1] if name not in known]
     return "; ".join(shown)
+
+
+def _uncounted(card: IncidentCard) -> Iterable[str]:
+    """Why the lane of `down.detect` is longer than the detection: no step was made before the onset either."""
+    for moment in card.moments:
+        if moment.name == _LAST_STEP and moment.since_onset_us is not None:
+            yield f"last step {format_duration(-moment.since_onset_us)} before the onset; {moment.detail}"
 
 
 def _places(stacks: Section | None) -> dict[int, str]:

@@ -109,3 +109,11 @@ def test_a_planned_stop_has_no_culprit_and_owes_no_lost_steps():
     at = lines.index("1. Planned stop (the run ended with it)")
     assert [line.split()[0] for line in lines[at + 1 : at + 3]] == ["seen:", "began"]
     assert not any("at fault" in line or "lost steps not" in line for line in lines)
+
+
+def test_a_lane_that_is_longer_than_the_detection_is_explained_where_the_detection_stands():
+    story = Story().start().steps(1, 5, 0)
+    story.incident("i", onset=52, detect=53, diagnose=53, isolate=54, begin=54, restore=55, verify=56, close=56)  # fmt: skip
+    lines = printed(report_of(story.new_attempt(56).steps(6, 7, 56).end(76).events))
+    assert any("detection 1 s" in line for line in lines)
+    assert "   last step 2 s before the onset; down.detect counts from here" in lines

@@ -198,12 +198,12 @@ class ObserveSupervisor:
         if case is None:  # every rank ended at once, without a verdict yet
             return self._over(now_us)
         if self.ranks and {r.exit_code for r in self.ranks} & {EXIT_REQUEUE, EXIT_DO_NOT_REQUEUE}:
-            self._kill_all(case.id)
+            self._kill_all(case)
             return self._over(self.clock.monotonic_us())
         reason = self._restarting.refusal(
             case.signature, now_us=now_us, has_progressed=self.watcher.first_step is not None
         )
-        stuck = self._kill_all(case.id)
+        stuck = self._kill_all(case)
         if stuck and reason is None:
             reason = (
                 f"{', '.join(stuck)} cannot be killed: the kernel holds it, and its device with it"
@@ -224,9 +224,11 @@ class ObserveSupervisor:
         self._start()
         return None
 
-    def _kill_all(self, incident: str) -> list[str]:
+    def _kill_all(self, case: Case) -> list[str]:
         """Kill every rank; returns those that are still there after a bounded wait."""
         began_us = self.clock.monotonic_us()
+        # From the name of the culprit on: the wait for the last words of its peers is part of it.
+        named_us = began_us if case.diagnosed_us is None else case.diagnosed_us
         killed = [rank.name for rank in self.ranks if rank.exit_code is None]
         for rank in self.ranks:
             rank.kill()
@@ -236,8 +238,8 @@ class ObserveSupervisor:
         stuck = [rank.name for rank in self.ranks if rank.exit_code is None]
         self.recorder.record(
             "isolate",
-            incident=incident,
-            isolate_us=self.clock.monotonic_us() - began_us,
+            incident=case.id,
+            isolate_us=self.clock.monotonic_us() - named_us,
             body={"killed": killed, "parked": [], "unkillable": stuck},
         )
         return stuck

@@ -281,10 +281,12 @@ def opening_entries(resumption: Resumption, *, now_us: int, world: int) -> list[
         return []
     gap_us = max(0, now_us - resumption.alive_us)
     known = {"incident": resumption.incident, "attempt": max(1, resumption.last_attempt)}
+    # Seen, named and gone at one moment, that of this start: what follows takes the time.
+    at_once = {**known, "t_occurred_us": max(now_us, resumption.alive_us)}
     isolated = Entry(
         "isolate",
         {
-            **known,
+            **at_once,
             "isolate_us": 0,
             "body": {"killed": [e.worker for e in resumption.ended], "parked": []},
         },
@@ -313,7 +315,7 @@ def opening_entries(resumption: Resumption, *, now_us: int, world: int) -> list[
     return [
         Entry("incident.open", {**known, **words, "body": body}),
         Entry("detect", {**known, **words, "detect_us": gap_us, "body": {"question": "liveness"}}),
-        Entry("diagnose", {**known, "diagnose_us": 0, "body": {"culprits": [], "stacks": {}}}),
+        Entry("diagnose", {**at_once, "diagnose_us": 0, "body": {"culprits": [], "stacks": {}}}),
         isolated,
     ]
 

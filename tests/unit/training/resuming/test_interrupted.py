@@ -115,11 +115,11 @@ def test_without_live_files_the_last_sign_of_life_is_the_last_record():
     assert {e.fields["t_occurred_us"] for e in closed} == {1_500_000}
 
 
-def recorded(entries, *, attempt=2):
+def recorded(entries, *, attempt=2, at_us=NOW_US):
     made = []
     for kind, fields in entries:
         fields = {"attempt": attempt, **fields}
-        made.append(new_event(kind, clock=ManualClock(NOW_US), run="r", **fields))
+        made.append(new_event(kind, clock=ManualClock(at_us), run="r", **fields))
     return made
 
 
@@ -127,11 +127,13 @@ def test_the_interruption_is_an_incident_of_its_own_from_the_last_turn_on():
     history = read_history(killed_run())
     resumption = resumption_of(history, claim(sign()), run_id="r")
     entries = opening_entries(resumption, now_us=NOW_US, world=2)
-    (incident,) = fold_incidents(recorded(entries))
+    (incident,) = fold_incidents(recorded(entries, at_us=NOW_US + 15_000))
     assert incident.id == "r/interruption-1"
     assert (incident.class_, incident.symptom, incident.ranks) == ("fail_stop", "process_exit", ())
     assert (incident.onset_us, incident.detected_us) == (2_000_000, NOW_US)
     assert incident.detect_us == NOW_US - 2_000_000
+    assert (incident.diagnosed_us, incident.isolated_us) == (NOW_US, NOW_US), "all at once"
+    assert (incident.diagnose_us, incident.isolate_us) == (0, 0)
     assert incident.blast_radius == 2
     assert any("process 77" in note for note in incident.notes)
     assert any("step 4" in note for note in incident.notes)
