@@ -136,6 +136,9 @@ def _remark(body: dict[str, Any]) -> str:
             f"rank {inside} is in section {body.get('section')} behind step {steps.get(inside)}, while {others}: "
             f"a counter of the script's own begins again in a spare; {body.get('next')}"
         )
+    if text == "a checkpoint is due and is not begun":
+        every = format_duration(int(body.get("every_us", 0)))
+        return f"{text}: {body.get('reason')}; one was asked for every {every}"
     if text == "another fault in the same incident":
         return f"another fault: {'; '.join(map(str, body.get('evidence', ())))}"
     return text if text.startswith(_SAID) else ""

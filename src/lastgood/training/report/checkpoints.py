@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from lastgood.base.figures import FigureKind, measured
-from lastgood.base.units import US_PER_S
+from lastgood.base.units import US_PER_S, format_duration
 from lastgood.contract.taxonomy import EventKind
 from lastgood.evidence.quantiles import quantile_of
 from lastgood.evidence.report import Cell, Chart, Column, Data, FigureRow, Note, Section, Table
@@ -23,6 +23,8 @@ KINDS: Final = (
     EventKind.CHECKPOINT_FAIL,
 )
 SOURCE: Final = "checkpoint events"
+LATE: Final = "a checkpoint is due and is not begun"
+"""What the supervisor notes when an interval is not kept."""
 ROWS_MAX: Final = 20
 
 
@@ -45,9 +47,10 @@ def checkpoints_section(events: Sequence[Event], run: str, times: RunTimes) -> S
     blocked_us = wall.totals_us[WallState.CHECKPOINT_BLOCKING]
     waits_us = blocking_waits_us(own)
     sections = len(waits_us)
+    late = _late(own)
     if not writes and not sections:
         note = Note(level="missing", text="Checkpoints were not observed: neither a write nor a section that blocks for one is on record.")  # fmt: skip
-        return Section(name="checkpoints", title="Checkpoints", notes=(note,))
+        return Section(name="checkpoints", title="Checkpoints", notes=(note, *late))
     done = [w for w in writes if w.end_us is not None and not w.has_failed]
     failed = [w for w in writes if w.has_failed]
     still = [w for w in writes if w.end_us is None]
@@ -82,8 +85,23 @@ def checkpoints_section(events: Sequence[Event], run: str, times: RunTimes) -> S
             row("Size of the last one", "checkpoint bytes", sizes[-1] if sizes else None, "bytes", len(sizes)),
         ),
         charts=_chart(writes, times),
+        notes=late,
         tables=(_failures(failed),) if failed else (),
     )  # fmt: skip
+
+
+def _late(own: Sequence[Event]) -> tuple[Note, ...]:
+    """That the interval was not kept, why, and by how much."""
+    told = [e.body for e in own if e.body.get("text") == LATE]
+    if not told:
+        return ()
+    reasons = "; ".join(sorted({str(body.get("reason")) for body in told}))
+    every_us = told[-1].get("every_us")
+    asked = f" of {format_duration(every_us)}" if isinstance(every_us, int) else ""
+    begun = [us for e in own if isinstance(us := e.body.get("late_us"), int)]
+    longest = f", {format_duration(max(begun))} at most" if begun else ", and was not begun"
+    text = f"The interval{asked} was not kept: a checkpoint that was due had to wait for more than half of it ({reasons}){longest}."
+    return (Note(level="warning", text=text),)
 
 
 def blocking_waits_us(own: Sequence[Event]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lastgood.recovery.policy import LoopPhase
 from lastgood.training.slot import NOTHING_PINNED
@@ -12,6 +12,11 @@ from lastgood.training.states.checkpoints import CheckpointKeeper, checkpoint_ca
 if TYPE_CHECKING:
     from lastgood.recovery.messages import Candidate
     from lastgood.training.supervising.supervisor import Supervisor
+
+
+EARLY_US = 60_000_000
+"""With an interval below this the helper is started beside the ranks: its imports take as long as theirs."""
+LATE: Final = "a checkpoint is due and is not begun"
 
 
 class Checkpointing:
@@ -31,8 +36,15 @@ class Checkpointing:
             )
         self._due_us: int | None = None
         self._told: str | None = None
+        self._late: str | None = None
+        """Why the checkpoint that is due now has not been begun; None while it is not late."""
         self._last_step = 0
         self._has_failed_last = False
+
+    def prepare(self) -> None:
+        """Start the helper beside the ranks, where the first checkpoint is due soon."""
+        if self._keeper is not None and self._supervisor.options.checkpoint_every_us < EARLY_US:
+            self._keeper.start()
 
     def poll(self) -> None:
         """Ask for a checkpoint when one is due; record how the last one went."""
@@ -56,13 +68,28 @@ class Checkpointing:
                 },
             )
         assert supervisor.state is not None
-        if now_us < self._due_us or keeper.is_busy:
+        if now_us < self._due_us:
             return
-        if not keeper.is_ready():
+        if keeper.is_busy:
+            self._tell_late(now_us, "the one before is still being written")
+        elif not keeper.is_ready():
             self._tell_not_ready(keeper)
+            self._tell_late(now_us, "the process that writes them is not ready yet")
         elif supervisor.state.phase is LoopPhase.RUNNING:
+            late_us = now_us - self._due_us
             self._due_us, self._told = now_us + supervisor.options.checkpoint_every_us, None
-            self._request(keeper)
+            self._request(keeper, late_us=late_us if self._late else None)
+            self._late = None
+
+    def _tell_late(self, now_us: int, reason: str) -> None:
+        """A checkpoint is due and must wait: say so once it is late by half its interval, once for each reason."""
+        every_us = self._supervisor.options.checkpoint_every_us
+        assert self._due_us is not None
+        if reason == self._late or now_us - self._due_us < every_us / 2:
+            return
+        self._late = reason
+        body = {"text": LATE, "reason": reason, "every_us": every_us}
+        self._supervisor.recorder.record("annotation", body=body)
 
     def _tell_not_ready(self, keeper: CheckpointKeeper) -> None:
         """A checkpoint is due and nobody is there to write it: say why, once for each reason."""
@@ -72,7 +99,7 @@ class Checkpointing:
             body = {"step": self._supervisor.page.assessed_step, "reason": reason}
             self._supervisor.recorder.record("checkpoint.fail", body=body)
 
-    def _request(self, keeper: CheckpointKeeper) -> None:
+    def _request(self, keeper: CheckpointKeeper, *, late_us: int | None = None) -> None:
         """Pin the newest assessed state that all ranks hold and have it copied."""
         supervisor = self._supervisor
         assessed = supervisor.page.assessed_step
@@ -88,7 +115,10 @@ class Checkpointing:
         path = keeper.request(
             step, published_us=found[0].published_us, tolerance=supervisor.tolerance
         )
-        supervisor.recorder.record("checkpoint.begin", body={"step": step, "path": path.name})
+        late = {} if late_us is None else {"late_us": late_us}
+        supervisor.recorder.record(
+            "checkpoint.begin", body={"step": step, "path": path.name, **late}
+        )
 
     def _hear(self, keeper: CheckpointKeeper) -> None:
         supervisor = self._supervisor

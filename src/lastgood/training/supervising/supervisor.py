@@ -121,6 +121,7 @@ class Supervisor:
         """Run the job to its end; returns the exit code of `lastgood run`."""
         previous = {s: signal.signal(s, self._notice) for s in noticed_signals()}
         try:
+            self.checkpointing.prepare()
             ended = launch_workers(self)
             if ended is not None:
                 return ended

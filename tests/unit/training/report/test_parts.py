@@ -17,6 +17,7 @@ from lastgood.ledger.incident import Incident
 from lastgood.training.report.section import build_section
 from lastgood.training.report.spares import standings
 from lastgood.training.report.stacks import groups_of, own_frame
+from lastgood.training.states.checkpointing import LATE
 from tests.unit.evidence import sample_full_run as full
 from tests.unit.evidence import sample_run
 from tests.unit.evidence.sample_run import FAULTS, STEP_US
@@ -60,6 +61,22 @@ def test_checkpoints_are_counted_by_their_end(report):
     assert found["Checkpoints failed"].value == 1
     assert found["Begun without an end on record"].value == 1
     assert {found[f"Checkpoints {end}"].n for end in ("committed", "failed")} == {6}
+
+
+def test_an_interval_that_was_not_kept_is_said_with_its_reasons(report):
+    assert part(report, "checkpoints").notes == ()
+    events = full.full()
+    late = new_event(
+        "annotation",
+        clock=ManualClock(events[-1].t_observed_us),
+        run=events[-1].run,
+        body={"text": LATE, "reason": "the helper is not ready yet", "every_us": 2_000_000},
+    )
+    (note,) = part(section_of([*events, late]), "checkpoints").notes
+    assert note.text == (
+        "The interval of 2 s was not kept: a checkpoint that was due had to wait for more than half of it "
+        "(the helper is not ready yet), and was not begun."
+    )
 
 
 def test_the_time_of_a_write_is_from_its_begin_to_its_commit(report):
