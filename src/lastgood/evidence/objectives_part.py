@@ -152,7 +152,8 @@ def _judge_ettr(objective: EttrObjective, contract: FailureContract, times: RunT
     seen = times.ettr_counted if excludes_planned else times.ettr
     wall = times.wall
     if seen.value is None:
-        return Judged(seen, bound, "unknown", "nothing was observed")
+        why = "whether steps before a restart were done again is not known" if wall.unsure_executions else "nothing was observed"  # fmt: skip
+        return Judged(seen, bound, "unknown", why)
     if seen.value >= objective.target:
         return Judged(seen, bound, "held")
     total_us = wall.counted_us if excludes_planned else wall.window_us

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.contract.taxonomy import EventKind, FailureClass
 from lastgood.evidence.drilled_runs import DRILL_MODES
+from lastgood.ledger.executions import COUNTED
 from lastgood.ledger.timeline import SECTION_STATES
 
 if TYPE_CHECKING:
@@ -197,6 +198,10 @@ class Telemetry:
                 self._open.add(event.incident or event.id)
             case EventKind.INCIDENT_CLOSE:
                 self._close(event)
+            case EventKind.ANNOTATION if body.get("numbered_by") == COUNTED:
+                # Whether the steps before this start are done again nobody knows, and unknown is never good.
+                self._accepted_steps = self._productive_us = 0
+                self._kept.clear()
             case EventKind.ANNOTATION if body.get("injected") is True:
                 self._is_injected = True
 

@@ -169,3 +169,14 @@ def test_a_reading_does_not_change_when_the_run_goes_on(scene):
     scene.close(detect_us=1)
     assert sum(before.incidents.values()) == before.accepted_steps == 0
     assert sum(before.detection["fail_stop"].counts) == 0
+
+
+def test_steps_before_a_restart_that_only_counts_are_not_called_accepted(scene):
+    scene.telemetry.steps_begin(1)
+    scene.steps(1, 23)
+    scene.hear("annotation", body={"numbered_by": "count"})
+    scene.telemetry.steps_begin(24)
+    scene.steps(24, 83)
+    found = scene.reading
+    assert (found.accepted_steps, found.step_count, found.lost_step_count) == (60, 83, 0)
+    assert found.productive_us == 60 * STEP_US
