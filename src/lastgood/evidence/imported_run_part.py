@@ -22,6 +22,7 @@ from lastgood.evidence.hosts_part import (
 )
 from lastgood.evidence.incident_card import incident_cards
 from lastgood.evidence.incident_part import Drill, settled
+from lastgood.evidence.late_verdicts import late_notes, with_late_verdicts
 from lastgood.evidence.rates_quality_part import files_on_record, import_tables
 from lastgood.evidence.report import Cell, Column, FigureRow, Headline, Note, Section, Table
 from lastgood.evidence.time_part import key_figures, strip_chart, time_section
@@ -58,6 +59,7 @@ def build_imported_run(
     """
     own = [event for event in events if event.run == run]
     times, hosts = measure_run(own, run=run, as_of_us=as_of_us), hosts_of(own)
+    times = with_late_verdicts(times, own, run)
     wall = times.wall
     incidents = with_hosts(settled(times.incidents, wall), hosts)
     restarts = _restarts(own, wall)
@@ -123,14 +125,19 @@ def _incident_sections(
         incidents, drill=Drill(), as_of_us=wall.as_of_us, wall=wall, has_many_hosts=has_many_hosts
     )[-len(shown) :]
     rest = len(incidents) - len(shown)
-    notes = (Note(text=f"The newest {len(shown)} of {len(incidents)} incidents are shown."),)
+    notes = late_notes(incidents)
+    if rest:
+        notes = (
+            Note(text=f"The newest {len(shown)} of {len(incidents)} incidents are shown."),
+            *notes,
+        )
     return [
         Section(
             name="incidents",
             title="Incidents",
             lead="Each incident from its onset to its close, from its own records.",
             cards=watched_cards(cards, shown, mode="attach"),
-            notes=notes if rest else (),
+            notes=notes,
         )
     ]
 

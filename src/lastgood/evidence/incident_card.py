@@ -19,6 +19,7 @@ from lastgood.evidence.incident_part import (
     ranks_words,
     title_of,
 )
+from lastgood.evidence.late_verdicts import FOUND_AFTERWARDS
 from lastgood.evidence.report import FigureRow, IncidentCard, Moment, Note, Verification
 from lastgood.ledger.incident import Incident
 from lastgood.ledger.phases import spent_us
@@ -226,5 +227,8 @@ def _notes(incident: Incident) -> tuple[Note, ...]:
         return (Note(text=text, level="warning"),)
     if incident.is_planned or is_closed_well(incident):
         return ()
+    if incident.outcome == FOUND_AFTERWARDS:
+        text = "Found after the steps had been accepted; no record says that a verified state took their place."
+        return (Note(text=text, level="warning"),)
     text = "Closed without an accepted verification of the restored state."
     return (Note(text=text, level="warning"),)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lastgood.contract.taxonomy import CountedClass, DomainKind, Symptom
+from lastgood.evidence.late_verdicts import FOUND_AFTERWARDS, late_words
 from lastgood.evidence.report import Check, Headline
 from lastgood.ledger.incident import Incident, is_accepted
 from lastgood.ledger.walltime import WallState, WallTime
@@ -106,9 +107,11 @@ def _rest(faults: Sequence[Incident], drill: Drill) -> str:
     still_open = sum(i.is_open for i in faults)
     escalated = sum(i.outcome == "escalated" for i in faults)
     unverified = sum(
-        not i.is_open and i.outcome != "escalated" and not is_closed_well(i) for i in faults
+        not i.is_open and i.outcome not in {"escalated", FOUND_AFTERWARDS} and not is_closed_well(i)
+        for i in faults
     )
     parts = [
+        late_words(faults),
         f"{still_open} {'is' if still_open == 1 else 'are'} still open" if still_open else "",
         f"{escalated} {'was' if escalated == 1 else 'were'} handed to a person"
         if escalated

@@ -11,6 +11,7 @@ from lastgood.base.figures import DEVICE_TIME, Figure, measured
 from lastgood.contract.taxonomy import CountedClass
 from lastgood.evidence.incident_part import CLASS_TITLES, known
 from lastgood.evidence.incident_times import durations
+from lastgood.evidence.late_verdicts import FOUND_AFTERWARDS
 from lastgood.evidence.report import Cell, Column, Table
 from lastgood.ledger.incident import Incident
 
@@ -105,7 +106,10 @@ def stops_table(
         ("planned", True, stopped_us[0]),
         ("unexpected", False, stopped_us[1]),
     ):
-        members = [i for i in incidents if i.is_planned is is_planned]
+        # What was found afterwards stopped nothing.
+        members = [
+            i for i in incidents if i.is_planned is is_planned and i.outcome != FOUND_AFTERWARDS
+        ]
         lost = known(members, lambda i: i.lost_device_us)
 
         def number(name: str, value: int | None, unit: str, n: int | None = None) -> Figure:

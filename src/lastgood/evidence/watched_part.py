@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from lastgood.evidence.incident_part import Drill, title_of
+from lastgood.evidence.late_verdicts import FOUND_AFTERWARDS, late_words
 from lastgood.evidence.report import Check, Headline, IncidentCard, Note
 from lastgood.evidence.wording import instant_text
 from lastgood.ledger.incident import Incident
@@ -73,7 +74,10 @@ def _ends(faults: Sequence[Incident]) -> str:
         if count:
             parts.append(f"{count} {words if count == 1 else words.replace('was ', 'were ', 1)}")
     still = sum(i.is_open for i in faults)
-    others = len(faults) - still - sum(i.outcome in OUTCOMES for i in faults)
+    late = sum(i.outcome == FOUND_AFTERWARDS for i in faults)
+    others = len(faults) - still - late - sum(i.outcome in OUTCOMES for i in faults)
+    if late:
+        parts.append(late_words(faults))
     if still:
         parts.append(f"{still} {'is' if still == 1 else 'are'} still open")
     if others:
@@ -119,6 +123,8 @@ def incident_words(incidents: Sequence[Incident]) -> tuple[str, ...]:
     if not faults:
         return ()
     last = faults[-1]
+    if late := late_words(faults):
+        return (f"{late[:1].upper()}{late[1:]}.",)
     at_us = last.onset_us or last.detected_us
     at = "" if at_us is None else f" at {instant_text(at_us, with_date=False)[:8]} UTC"
     ended = OUTCOMES.get(last.outcome or "", "is still open" if last.is_open else "closed")
@@ -138,7 +144,11 @@ def watched_cards(
 
 
 def _watched(card: IncidentCard, incident: Incident, mode: str) -> IncidentCard:
-    if incident.is_planned or incident.verification is not None:
+    if (
+        incident.is_planned
+        or incident.verification is not None
+        or incident.outcome == FOUND_AFTERWARDS
+    ):
         return card
     moments = tuple(m for m in card.moments if m.at_us is not None or m.name in _UNTOUCHED)
     figures = tuple(

@@ -24,6 +24,7 @@ from lastgood.evidence.hosts_part import has_many_hosts
 from lastgood.evidence.imported_run_part import build_imported_run, is_run_imported
 from lastgood.evidence.incident_card import incident_cards
 from lastgood.evidence.incident_part import Drill, Injection, headline, settled
+from lastgood.evidence.late_verdicts import late_notes, with_late_verdicts
 from lastgood.evidence.objectives_part import objectives_section
 from lastgood.evidence.quality_part import quality_section
 from lastgood.evidence.report import (
@@ -66,6 +67,7 @@ def build_section(
         return _imported(events, run, as_of_us)
     times = measure_run(events, run=run, as_of_us=as_of_us)
     times = dataclasses.replace(times, incidents=settled(times.incidents, times.wall))
+    times = with_late_verdicts(times, events, run)
     drill = _drill(events, run, times)
     many_hosts = has_many_hosts([event for event in events if event.run == run])
     return Section(
@@ -209,7 +211,7 @@ def _key_figures(times: RunTimes, drill: Drill) -> tuple[FigureRow, ...]:
     )
     return (
         FigureRow(label="Accepted steps", figure=accepted, is_key=True),
-        FigureRow(label="Lost steps (done again)", figure=times.lost_steps, is_key=True),
+        FigureRow(label="Lost steps", figure=times.lost_steps, is_key=True),
         FigureRow(label=last[0], figure=last[1], is_key=True),
     )
 
@@ -274,6 +276,7 @@ def _incidents(times: RunTimes, drill: Drill, *, mode: str, many_hosts: bool) ->
         Note(level="warning", text=f"Injected and never detected: {fault}.")
         for fault in drill.missed
     ]
+    notes += late_notes(times.incidents)
     if not cards:
         notes.append(Note(text="No incident is on record."))
     lead = (

@@ -278,7 +278,7 @@ def test_time_goes_where_the_faults_took_it(five):
 
 def test_accepted_and_lost_steps_are_counted_once(five):
     assert figure(five, "Accepted steps").value == 400
-    assert figure(five, "Lost steps (done again)").value == 2
+    assert figure(five, "Lost steps").value == 2
 
 
 def test_each_incident_has_a_card_with_its_times_in_order(five):
