@@ -16,6 +16,7 @@ from lastgood.ledger.writer import LedgerWriter
 from lastgood.training.machine import machine_versions, run_topology
 from lastgood.training.observe.supervisor import ObserveSupervisor
 from lastgood.training.recorder import Recorder
+from lastgood.training.resuming.interrupted import Resumption, closing_entries
 from lastgood.training.resuming.same_run import identity_of, refuse_other_run
 from lastgood.training.resuming.unwritten import put_unwritten
 from lastgood.training.supervising.session import RunResult, close_ledger, history_of
@@ -67,6 +68,10 @@ def run_observed(
             listener=listener,
             metrics=metrics,
         )
+        # What a killed supervisor left open would count its devices twice.
+        before = Resumption(last_attempt=history.last_attempt, alive_us=history.alive_us)
+        for entry in closing_entries(history, before):
+            recorder.record(entry.kind, **entry.fields)
         recorder.attempt = history.last_attempt + 1
         body = _description(options, contract, topology, is_acting=is_acting)
         recorder.record("run.start", body=body)

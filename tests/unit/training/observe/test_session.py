@@ -72,3 +72,25 @@ def test_a_run_that_was_killed_goes_on_behind_its_attempts(options, begun):
 def test_a_new_run_has_attempt_one(options, begun):
     assert run_observed(options, is_acting=True).exit_code == 0
     assert begun == [1]
+
+
+def test_what_a_killed_supervisor_left_open_is_closed_by_the_next_start(options, begun):
+    """Else the devices of both starts would be at risk at once to the end of the run."""
+    clock = SystemClock()
+    left = [
+        ("run.start", {"body": {"command": ["train.py"], "world": 2}}),
+        ("exposure.join", {"devices": 1, "ranks": (0,), "body": {"worker": "r0a1", "rank": 0}}),
+        ("incident.open", {"incident": "again/1.1", "symptom": "hang"}),
+    ]
+    with open_store(options.ledger) as store:
+        store.append(
+            [new_event(kind, clock=clock, run="again", attempt=1, **f) for kind, f in left]
+        )
+    assert run_observed(options, is_acting=False).exit_code == 0
+    with read_store(options.ledger) as store:
+        events = list(store.events())
+    assert [e.kind for e in events[3:8]] == [
+        "incident.close", "exposure.leave", "attempt.end", "run.end", "run.start",
+    ]  # fmt: skip
+    assert events[3].body["outcome"] == events[6].body["result"] == "interrupted"
+    assert begun == [2]
