@@ -120,6 +120,8 @@ class Scenario:
     levels: tuple[LevelInput, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences about where the inputs come from."""
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    """Input -> why the records say that there is none to plan with, such as checkpoints that block nothing."""
 
     def figure(self, name: str) -> Figure:
         """The input, its default, or a figure without a value."""
@@ -173,6 +175,7 @@ class Scenario:
                 Problem(
                     what=f"{name} is not given",
                     where=self.name,
+                    found=self.withheld.get(name),
                     needs=f"the {QUANTITIES[name].title}",
                     next=f"write {name}: {_example(name)} under spec:"
                     if is_file

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.figures import Figure, Interval, measured
+from lastgood.base.units import format_duration
 from lastgood.budget.sampling import LEVEL
 from lastgood.ledger.table import NO_TIME, IncidentTable
 
@@ -20,14 +21,31 @@ COUNT_MIN = 2
 BLOCKING = "checkpoint.blocking"
 
 
-def measured_costs(
-    incidents: IncidentTable, ledger: Path | None, *, injected_count: int
-) -> tuple[dict[str, Figure], list[str]]:
+class Costs(NamedTuple):
+    """What records tell of the costs."""
+
+    given: dict[str, Figure]
+    notes: list[str]
+    withheld: dict[str, str]
+    """Input -> why there is none, though its events are on record."""
+
+
+class Checkpoints(NamedTuple):
+    """What records tell of checkpoints."""
+
+    cost_us: np.ndarray
+    source: str
+    failures: Figure | None
+    blocks_nothing: str | None
+
+
+def measured_costs(incidents: IncidentTable, ledger: Path | None, *, injected_count: int) -> Costs:
     """Detection, recovery and checkpoint cost where records tell; and sentences about what they rest on."""
     import numpy as np
 
     given: dict[str, Figure] = {}
     notes: list[str] = []
+    withheld: dict[str, str] = {}
     unplanned = incidents.take(~incidents.planned)
     detection = _summed(unplanned, ("detect_us", "diagnose_us"))
     recovery = _summed(unplanned, ("isolate_us", "recover_us", "verify_us"))
@@ -45,12 +63,14 @@ def measured_costs(
             f"{open_count} incidents still open are left out of the costs, which makes them too small"
         )
     if ledger is not None:
-        blocking, failures = _checkpoints(ledger)
-        if len(blocking[0]):
-            given["checkpoint_cost"] = mean_figure("checkpoint_cost", *blocking)
-        if failures is not None:
-            given["checkpoint_failure"] = failures
-    return given, notes
+        found = _checkpoints(ledger)
+        if found.blocks_nothing is not None:
+            withheld["checkpoint_cost"] = found.blocks_nothing
+        elif len(found.cost_us):
+            given["checkpoint_cost"] = mean_figure("checkpoint_cost", found.cost_us, found.source)
+        if found.failures is not None:
+            given["checkpoint_failure"] = found.failures
+    return Costs(given, notes, withheld)
 
 
 def mean_figure(name: str, values: np.ndarray, source: str) -> Figure:
@@ -82,8 +102,8 @@ def _summed(incidents: IncidentTable, names: tuple[str, ...]) -> np.ndarray:
     return total[known & (columns[0] != NO_TIME)]
 
 
-def _checkpoints(ledger: Path) -> tuple[tuple[np.ndarray, str], Figure | None]:
-    """Blocking stretches where they were recorded, else begin to commit; and the share of failed ones."""
+def _checkpoints(ledger: Path) -> Checkpoints:
+    """Time blocked where it was recorded, else begin to commit; and the share of failed ones."""
     import numpy as np
 
     from lastgood.ledger.event import time_of
@@ -93,6 +113,7 @@ def _checkpoints(ledger: Path) -> tuple[tuple[np.ndarray, str], Figure | None]:
         "section.begin", "section.end", "checkpoint.begin", "checkpoint.commit", "checkpoint.fail",
     )  # fmt: skip
     blocking: list[int] = []
+    blocked: list[int] = []
     written: list[int] = []
     began: dict[tuple[object, ...], int] = {}
     ended = failed = 0
@@ -110,6 +131,9 @@ def _checkpoints(ledger: Path) -> tuple[tuple[np.ndarray, str], Figure | None]:
                 failed += 1
                 continue
             ended += event.kind == "checkpoint.commit"
+            told = event.body.get("blocked_us")
+            if isinstance(told, int):
+                blocked.append(told)
             if start is not None and t_us >= start:
                 (blocking if event.kind == "section.end" else written).append(t_us - start)
     failures = None
@@ -122,12 +146,22 @@ def _checkpoints(ledger: Path) -> tuple[tuple[np.ndarray, str], Figure | None]:
             n=failed + ended,
         )
     if blocking:
-        return (
-            np.array(blocking, float),
-            f"{len(blocking)} blocking stretches of the ledger",
-        ), failures
+        source = f"{len(blocking)} blocking stretches of the ledger"
+        return Checkpoints(np.array(blocking, float), source, failures, None)
+    if blocked and len(blocked) == ended:
+        took = format_duration(round(sum(written) / max(1, len(written))))
+        nothing = (
+            f"{len(blocked)} checkpoints of the ledger that were written beside the job, in {took} each, and blocked it "
+            "for 0 s: such ones cost it nothing, however often they are written"
+        )
+        source = (
+            f"time for which {len(blocked)} checkpoints of the ledger blocked the job, as recorded"
+        )
+        return Checkpoints(
+            np.array(blocked, float), source, failures, None if any(blocked) else nothing
+        )
     source = f"begin to commit of {len(written)} checkpoints, taken to block the job all the while"
-    return (np.array(written, float), source), failures
+    return Checkpoints(np.array(written, float), source, failures, None)
 
 
 def _key(event: Event) -> tuple[object, ...] | None:

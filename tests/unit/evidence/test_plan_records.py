@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastgood.base.errors import Refused
+from lastgood.base.errors import Problems, Refused
 from lastgood.base.figures import FigureKind
 from lastgood.base.units import US_PER_DAY, US_PER_S
 from lastgood.evidence.plan_records import back_tests, ledger_inputs, rate_source
@@ -116,6 +116,22 @@ def test_the_cost_of_checkpoints_is_measured_from_begin_to_commit(tmp_path):
     assert (cost.value, cost.n) == (pytest.approx(3 * US_PER_S, rel=1e-6), 3)
     assert "taken to block" in cost.source
     assert found.scenario.figure("checkpoint_failure").value == 0.25
+
+
+@pytest.mark.parametrize("blocked_us", [0, US_PER_S])
+def test_the_time_for_which_a_checkpoint_blocked_counts_where_it_is_recorded(tmp_path, blocked_us):
+    fleet = drilled(body={})
+    for event in fleet.events:
+        if event.kind == "checkpoint.commit":
+            event.body["blocked_us"] = blocked_us
+    scenario = ledger_inputs(fleet.write(tmp_path / "l.db")).scenario
+    if blocked_us:
+        assert scenario.value("checkpoint_cost") == blocked_us
+        assert "as recorded" in scenario.figure("checkpoint_cost").source
+        return
+    assert not scenario.has("checkpoint_cost")
+    with pytest.raises(Problems, match=r"3 checkpoints .* beside the job, in 3 s each, and blocked it for 0 s"):  # fmt: skip
+        scenario.require(("checkpoint_cost",))
 
 
 def test_blocking_stretches_count_before_whole_writes(tmp_path):

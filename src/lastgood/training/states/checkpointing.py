@@ -140,6 +140,7 @@ class Checkpointing:
                         "step": answer["step"],
                         "path": f"step-{answer['step']:09d}",
                         "bytes": answer["bytes"],
+                        "blocked_us": 0,  # copied and written by another process, beside the steps
                     },
                 )
 
