@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,8 @@ from lastgood.base.errors import BadInput
 
 REQUEUE_STRIDE = 100
 """Attempts of one requeue of Slurm: restarts of torchrun within it are counted from there."""
+_OF_A_RANK = re.compile(r"--?((local|node|group|global)[-_])?rank")
+"""Options that are different in each rank of a job."""
 _NAMELESS = "attached"
 """The job of a launcher that names none."""
 
@@ -38,7 +41,7 @@ class Place:
     """torchrun, slurm, kubernetes or plain."""
     run: str
     job: str
-    """What is alike in every launch of the job, where the launcher names none: snapshots and repeated errors go by it."""
+    """What is alike in every launch of the job and in no other: snapshots and repeated errors go by it."""
     named_by: NamedBy
     attempt: int | None
     """None where the launcher does not count restarts: the spool of the host is asked then."""
@@ -54,8 +57,20 @@ class Place:
         return self.rank == self.local_rank
 
 
-def find_place(environ: Mapping[str, str], *, hostname: str, run: str | None = None) -> Place:
+def find_place(
+    environ: Mapping[str, str],
+    *,
+    hostname: str,
+    run: str | None = None,
+    started_as: Sequence[str] = (),
+) -> Place:
     """The place of this process.
+
+    Args:
+        environ: what the launcher set.
+        hostname: used where the launcher names no host.
+        run: the name that the script gives.
+        started_as: folder and command line, which tell one job without a name from another.
 
     Raises:
         BadInput: A number in the environment is none, or the numbers contradict each other.
@@ -80,12 +95,13 @@ def find_place(environ: Mapping[str, str], *, hostname: str, run: str | None = N
         )
     given = run or environ.get("LASTGOOD_RUN")
     job = given or _run_of(environ)
-    suffix, named_by = "", NamedBy.JOB
+    name, named_by = job, NamedBy.JOB
     if not given and job == _NAMELESS:
         suffix, named_by = _launch_of(environ, is_alone=local_world == world)
+        name, job = job + suffix, job + _word_of(started_as)
     return Place(
         launcher=launcher,
-        run=_plain(job + suffix),
+        run=_plain(name),
         job=_plain(job),
         named_by=named_by,
         attempt=_attempt(environ),
@@ -138,7 +154,20 @@ def has_agent_store(environ: Mapping[str, str]) -> bool:
 
 def named_in_store(place: Place, word: str) -> Place:
     """The place under the word that all hosts of the launch agreed on in its store."""
-    return replace(place, run=_plain(f"{place.job}.{word}"), named_by=NamedBy.LAUNCH)
+    return replace(place, run=_plain(f"{_NAMELESS}.{word}"), named_by=NamedBy.LAUNCH)
+
+
+def _word_of(started_as: Sequence[str]) -> str:
+    """A word for a folder and a command line, without arguments that are different in each rank."""
+    kept, is_value = [], False
+    for argument in started_as:
+        is_rank = _OF_A_RANK.fullmatch(argument.partition("=")[0]) is not None
+        if not is_rank and not is_value:
+            kept.append(argument)
+        is_value = is_rank and "=" not in argument
+    if not kept:
+        return ""
+    return "-" + hashlib.sha256("\0".join(kept).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _folder_of_torchrun(environ: Mapping[str, str]) -> str:

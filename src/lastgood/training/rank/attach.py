@@ -120,7 +120,8 @@ def attach(
 
 
 def _own_place(run: str | None) -> Place:
-    place = find_place(os.environ, hostname=os.uname().nodename, run=run)
+    started_as = (os.getcwd(), *sys.argv)
+    place = find_place(os.environ, hostname=os.uname().nodename, run=run, started_as=started_as)
     # Under `lastgood run` the supervisor has named the run.
     return place if current_counting() is not None else name_launch(place, os.environ)
 

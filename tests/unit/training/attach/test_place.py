@@ -75,6 +75,34 @@ def test_two_launches_of_torchrun_without_a_name_are_two_runs_of_one_job():
     assert first.job == second.job == "attached"
 
 
+def job_of(*started_as: str, **environ: str) -> str:
+    return find_place(environ, hostname="h", started_as=started_as).job
+
+
+def test_a_job_without_a_name_goes_by_its_folder_and_command_line():
+    """Snapshots of another one of the same shape must not be loaded, and its errors must not be counted."""
+    own = job_of("/work", "train.py", "--lr", "1")
+    assert job_of("/work", "train.py", "--lr", "1") == own
+    assert own.startswith("attached-")
+    others = {
+        job_of("/other", "train.py", "--lr", "1"),
+        job_of("/work", "other.py", "--lr", "1"),
+        job_of("/work", "train.py", "--lr", "2"),
+        job_of("/work", "train.py", "--lr", "1", "--lora-rank", "8"),
+    }
+    assert len(others - {own}) == 4
+    assert job_of("/work", "train.py", "--lr", "1", LASTGOOD_RUN="mine") == "mine"
+
+
+@pytest.mark.parametrize(
+    "given", [("--local-rank", "3"), ("--local_rank=3",), ("--node_rank", "1", "-rank", "0")]
+)
+def test_what_is_different_in_each_rank_does_not_name_the_job(given):
+    assert job_of("/work", "train.py", *given, "--lr", "1") == job_of(
+        "/work", "train.py", "--lr", "1"
+    )
+
+
 def test_the_ranks_and_restarts_of_one_launch_are_one_run():
     again = nameless("none_x7f2k1ab", attempt=1, local_rank=1)
     assert again.run == nameless("none_x7f2k1ab").run
