@@ -219,7 +219,7 @@ def title_of(incident: Incident, *, has_many_hosts: bool = False) -> str:
     if incident.id.rpartition("/")[2].startswith("interruption-"):
         return "The supervisor ended"
     if incident.symptom == Symptom.GROUP_ERROR and not incident.ranks:
-        return "The process group broke; which rank was the cause is not known"
+        return "The process group broke, no rank named"
     who = ranks_words(incident.ranks) if incident.ranks else "a rank"
     hosts = [d.id for d in incident.domain if d.kind == DomainKind.HOST]
     if has_many_hosts and hosts:

@@ -118,6 +118,8 @@ def test_runs_of_ranks_are_folded(ranks, text):
         ("process_exit", (2,), "Rank 2 ended"),
         ("hang", (1, 2), "Ranks 1-2 stopped moving"),
         ("hang", (), "A rank stopped moving"),
+        ("group_error", (1,), "The process group broke at rank 1"),
+        ("group_error", (), "The process group broke, no rank named"),
         ("link_error", (4,), "Link error at rank 4"),
         ("link_error", (), "Link error"),
         (None, (), "Unknown symptom"),
