@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -87,6 +88,7 @@ def report(
         made = _make_report(
             path,
             named=named,
+            source=shlex.join(map(str, [stored] if stored is not None else paths)),
             run=run,
             contract=contract,
             question=question,
@@ -231,6 +233,7 @@ def _make_report(
     path: Path,
     *,
     named: str,
+    source: str,
     run: str | None,
     contract: Path | None,
     question: RatesQuestion,
@@ -269,7 +272,7 @@ def _make_report(
         run=chosen,
         as_of_us=as_of_us,
         ledger=named,
-        command=_command(named, chosen, contract, question if fleet else None, mappings),
+        command=_command(source, chosen, contract, question if fleet else None, mappings),
         version=__version__,
         rates=question if fleet else None,
     )
@@ -305,20 +308,20 @@ def _export_report(path: Path, *, question: RatesQuestion, mappings: dict[str, P
         run=None,
         as_of_us=0,
         ledger=str(path),
-        command=_command(str(path), None, None, question, mappings),
+        command=_command(shlex.quote(str(path)), None, None, question, mappings),
         version=__version__,
     )
     return compute_export(path, asked, question, mappings)
 
 
 def _command(
-    named: str,
+    source: str,
     run: str | None,
     contract: Path | None,
     question: RatesQuestion | None,
     mappings: Mapping[str, Path],
 ) -> str:
-    """The command that gives this report again."""
+    """The command that gives this report again, from where this one was typed."""
     from lastgood.evidence.wording import instant_text
     from lastgood.ledger.grouping import REPORT_RULE
 
@@ -338,7 +341,5 @@ def _command(
             ("--until", times[1]),
             *(("--mapping", f"{name}={file}") for name, file in mappings.items()),
         ]
-    parts = ["lastgood report", named.removeprefix("temporary, from ")]
-    return " ".join(
-        [*parts, *(f"{option} {value}" for option, value in words if value is not None)]
-    )
+    given = (f"{option} {shlex.quote(str(value))}" for option, value in words if value is not None)
+    return " ".join(["lastgood report", source, *given])

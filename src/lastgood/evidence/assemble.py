@@ -6,6 +6,8 @@ Everything that a report depends on is in `Question`, so that whoever recomputes
 from __future__ import annotations
 
 import difflib
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Protocol
 from lastgood.base.errors import BadInput
 from lastgood.contract.model import FailureContract
 from lastgood.evidence.imported_run_part import build_imported_run, is_run_imported
+from lastgood.evidence.incident_part import CLASS_TITLES
 from lastgood.evidence.rates_quality_part import imported_files
 from lastgood.evidence.rates_records import RatesQuestion
 from lastgood.evidence.report import Headline, Note, Report, Reproduction, Section
@@ -22,6 +25,8 @@ from lastgood.ledger.store import Store
 from lastgood.ledger.tree_head import TreeHead
 
 RUNS_NAMED_MAX = 8
+RECORDS_READ_MAX = 100_000
+"""Rows of a ledger without a run that are looked through for failures that somebody recorded."""
 KINDS_WITHOUT_RUN = ("record", "planned.begin", "planned.end", "annotation", "correction")
 """Kinds that are written from outside a run and may bear on it all the same."""
 
@@ -126,7 +131,7 @@ def events_of_run(store: Store, run: str | None) -> list[Event]:
     Prologs, epilogs and health checks know their node and rarely the run, so their records count by time.
     """
     if run is None:
-        return []
+        return _failures_without_run(store)
     own = list(store.events(run=run))
     begin_us = min(
         (t for e in own if e.kind == "run.start" and (t := _time_us(e)) is not None), default=None
@@ -141,6 +146,16 @@ def events_of_run(store: Store, run: str | None) -> list[Event]:
         if e.run is None and (_is_within(e, begin_us, end_us) or (is_log and "coverage" in e.body))
     )
     return sorted([*own, *others], key=lambda event: event.seq or 0)
+
+
+def _failures_without_run(store: Store) -> list[Event]:
+    """What people and health checks recorded of failures, where there is no run to look at.
+
+    A ledger of many rows was imported, and its failures have a section of their own.
+    """
+    if store.size > RECORDS_READ_MAX:
+        return []
+    return [e for e in store.events(kinds=["record"]) if e.class_ is not None]
 
 
 def recorded_contract(events: Iterable[Event]) -> str | None:
@@ -218,7 +233,7 @@ def build_report(
             own = builder(events, contract, as_of_us=question.as_of_us, run=question.run)
         sections = (own, *sections)
     elif fleet is None:
-        sections = (_empty_section(kind),)
+        sections = (_empty_section(kind, events, ledger=question.ledger),)
     is_fleet = question.run is None and fleet is not None
     return Report(
         title="Lastgood report, fleet" if is_fleet else f"Lastgood report, {kind} run",
@@ -236,15 +251,22 @@ def build_report(
     )
 
 
-def _empty_section(kind: str) -> Section:
-    note = Note(
-        text="The ledger holds no run. Start one with: lastgood run --nproc-per-node 2 train.py, or lastgood demo."
-    )
+def _empty_section(kind: str, failures: Sequence[Event], *, ledger: str) -> Section:
+    """What there is to say of a ledger without a run: the failures that were recorded, and who counts them."""
+    text = "Start a run with: lastgood run --nproc-per-node 2 train.py, or lastgood demo."
+    sentence = "Nothing to report yet: the ledger holds no run."
+    if failures:
+        classes = Counter(str(event.class_) for event in failures)
+        told = ", ".join(
+            f"{count} {CLASS_TITLES.get(name, name)}" for name, count in classes.items()
+        )
+        noun = "failure is" if len(failures) == 1 else "failures are"
+        sentence = f"The ledger holds no run; {len(failures):,} {noun} recorded in it: {told}."
+        text = f"Count and compare them with: lastgood rates --ledger {shlex.quote(ledger)}"
+    note = Note(level="missing" if failures else "info", text=text)
     return Section(
         name=kind,
         title=kind.capitalize(),
         notes=(note,),
-        headline=Headline(
-            state="nothing", sentence="Nothing to report yet: the ledger holds no run."
-        ),
+        headline=Headline(state="nothing", sentence=sentence),
     )

@@ -80,6 +80,8 @@ def _section(section: Section, page: Page) -> None:
     width = max((len(row.label) for row in rows), default=0)
     for row in rows:
         page.line(f"{row.label:<{width}}  {_value(row.figure)}")
+        if told := _certainty(row.figure):
+            page.line(told, "dim", indent=4)
     if section.name not in RUNS:
         return
     for chart in (c for c in section.charts if c.form == "strip"):
@@ -92,6 +94,14 @@ def _section(section: Section, page: Page) -> None:
 
 def _value(figure: Figure) -> str:
     return f"{wording.value_text(figure)} {wording.kind_text(figure)}".rstrip()
+
+
+def _certainty(figure: Figure) -> str:
+    """The interval and the count that it rests on: a value of a few incidents without them reads as if it were sure."""
+    if figure.interval is None or figure.value is None:
+        return ""
+    interval = wording.interval_text(figure).removesuffix(f", {figure.interval.method}")
+    return interval + ("" if figure.n is None else f"; n = {figure.n:,}")
 
 
 # --- objectives -------------------------------------------------------------------------------------------

@@ -143,3 +143,42 @@ def test_another_mapping_table_gives_another_view_and_leaves_the_ledger_alone(cl
     assert {r["group"] for r in mine if r["by"] == "class"} == {"fail_slow"}
     assert {r["group"] for r in cli(*asked).json["rows"] if r["by"] == "class"} == {"unknown"}
     assert ledger.read_bytes() == before
+
+
+def test_a_ledger_with_failures_and_no_run_counts_them_and_names_who_compares_them(
+    cli, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert "Nothing to report yet" in cli("report", cli_made(cli, "a.db")).stdout
+    said = ("--node", "n1", "--reason", "x", "--ledger", "a.db")
+    for name in ("fail_stop", "fail_stop", "sdc"):
+        assert cli("record", "check", *said, "--class", name).exit_code == 0
+    text = " ".join(cli("report", "a.db").stdout.split())
+    assert "The ledger holds no run; 3 failures are recorded in it: 2 fail-stop, 1 SDC." in text
+    assert "Count and compare them with: lastgood rates --ledger a.db" in text
+
+
+def cli_made(cli, ledger):
+    """A ledger with one record that is no failure."""
+    assert cli("record", "check", "--node", "n", "--reason", "x", "--ledger", ledger).exit_code == 0
+    return ledger
+
+
+def test_the_command_under_more_works_from_where_it_was_typed(cli, tmp_path, monkeypatch):
+    import shlex
+
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "my logs"
+    folder.mkdir()
+    (folder / "goodput.jsonl").write_bytes((SAMPLES / "goodput.jsonl").read_bytes())
+    told = cli("report", "my logs/goodput.jsonl", "--json").json
+    command = shlex.split(told["reproduction"]["command"])
+    assert command[:3] == ["lastgood", "report", "my logs/goodput.jsonl"]
+    assert cli(*command[1:], "--json").json["sections"] == told["sections"]
+
+
+def test_charts_of_a_report_without_anything_to_draw_are_said_not_to_be_there(cli, tmp_path):
+    ledger = cli_made(cli, tmp_path / "a.db")
+    result = cli("report", ledger, "--charts", tmp_path / "charts")
+    assert result.exit_code == 0
+    assert "charts: none; this report has nothing that can be drawn" in result.stderr

@@ -117,3 +117,26 @@ def test_a_lane_that_is_longer_than_the_detection_is_explained_where_the_detecti
     lines = printed(report_of(story.new_attempt(56).steps(6, 7, 56).end(76).events))
     assert any("detection 1 s" in line for line in lines)
     assert "   last step 2 s before the onset; down.detect counts from here" in lines
+
+
+def test_a_rate_of_few_incidents_shows_its_interval_and_their_number():
+    story = Story().start().steps(1, 5, 0)
+    story.incident("i", onset=52, detect=53, diagnose=53, isolate=54, begin=54, restore=55, verify=56, close=56)  # fmt: skip
+    lines = printed(report_of(story.new_attempt(56).steps(6, 7, 56).end(76).events))
+    at = next(n for n, line in enumerate(lines) if line.startswith("Mean time to interruption"))
+    # One event in 76 s: the exact 95 % bounds of its mean are 76 s / 5.572 and 76 s / 0.02532.
+    assert lines[at].split()[-3:] == ["1.27", "min", "measured"]
+    assert lines[at + 1] == "    13.6 s to 50 min, 95 %; n = 1"
+
+
+@pytest.mark.parametrize(("code", "is_told"), [(93, True), (1, False)])
+def test_a_run_that_gave_up_says_so_with_the_code_and_what_to_do(code, is_told):
+    story = Story().start().steps(1, 5, 0)
+    story.tell("escalate", 55, body={"reason": "the same failure came back 3 times"})
+    story.tell("run.end", 60, body={"exit_code": code})
+    text = " ".join(" ".join(printed(report_of(story.events))).split())
+    told = (
+        "The run gave up (the same failure came back 3 times) and ended with exit code 93, which says: do not requeue. "
+        "Mend the cause that its last incident names"
+    )
+    assert (told in text) is is_told

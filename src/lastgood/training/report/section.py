@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from lastgood.base.errors import EXIT_DO_NOT_REQUEUE
 from lastgood.base.figures import measured
 from lastgood.base.units import format_bytes, format_duration
 from lastgood.contract.load import contract_digest
@@ -81,7 +82,13 @@ def build_section(
             _stops(times, drill, many_hosts=many_hosts),
             time_section(times, is_injected=drill.is_injected),
             objectives_section(contract, times, is_injected=drill.is_injected),
-            _incidents(times, drill, mode=_mode(events, run), many_hosts=many_hosts),
+            _incidents(
+                times,
+                drill,
+                mode=_mode(events, run),
+                many_hosts=many_hosts,
+                given_up=_given_up(events, run),
+            ),
             steps_section(events, run, times),
             checkpoints_section(events, run, times),
             integrity_section(events, run, times),
@@ -262,7 +269,24 @@ def _covered_us(windows: Sequence[tuple[int, int]], start_us: int, end_us: int) 
     return covered
 
 
-def _incidents(times: RunTimes, drill: Drill, *, mode: str, many_hosts: bool) -> Section:
+def _given_up(events: Sequence[Event], run: str) -> tuple[Note, ...]:
+    """That the run ended for a person to act, with why and what to do; nothing for one that ended otherwise."""
+    ended = of_run(events, run, EventKind.RUN_END)
+    code = ended[-1].body.get("exit_code") if ended else None
+    if code != EXIT_DO_NOT_REQUEUE:
+        return ()
+    said = of_run(events, run, EventKind.ESCALATE)
+    reason = said[-1].body.get("reason") if said else None
+    text = (
+        f"The run gave up{f' ({reason})' if reason else ''} and ended with exit code {code}, which says: do not requeue. "
+        "Mend the cause that its last incident names, then start the job again by hand."
+    )
+    return (Note(level="warning", text=text),)
+
+
+def _incidents(
+    times: RunTimes, drill: Drill, *, mode: str, many_hosts: bool, given_up: tuple[Note, ...]
+) -> Section:
     cards = incident_cards(
         times.incidents,
         drill=drill,
@@ -276,7 +300,7 @@ def _incidents(times: RunTimes, drill: Drill, *, mode: str, many_hosts: bool) ->
         Note(level="warning", text=f"Injected and never detected: {fault}.")
         for fault in drill.missed
     ]
-    notes += late_notes(times.incidents)
+    notes += [*given_up, *late_notes(times.incidents)]
     if not cards:
         notes.append(Note(text="No incident is on record."))
     lead = (
