@@ -91,7 +91,7 @@ def training(
 def _folder(output: Path | None) -> Path:
     folder = output or Path("lastgood-drills") / secrets.token_hex(3)
     is_ours = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if not is_ours and not (folder / "ledger.db").is_file() and not (folder / "jobs").is_dir():
+    if not is_ours and not (folder / "jobs").is_dir():  # a ledger alone is somebody's own
         raise BadInput(
             "this is no folder of drills", where=f"-o {folder}",
             found="a folder with other things in it" if folder.is_dir() else "a file",

@@ -140,3 +140,11 @@ def test_a_file_of_another_kind_among_the_charts_stays(cli, place, command):
 
 def test_a_terminal_or_pipe_takes_what_is_written(cli, place):
     assert cli("verify", "L.db", "--save-head", "/dev/null").exit_code == 0
+
+
+def test_a_folder_with_somebodys_ledger_is_no_folder_of_drills(cli, place):
+    (place / "mine").mkdir()
+    shutil.copy(place / "L.db", place / "mine" / "ledger.db")
+    result = cli("drill", "training", "-o", "mine")
+    assert (result.exit_code, "no folder of drills" in result.stderr) == (2, True)
+    assert [p.name for p in (place / "mine").iterdir()] == ["ledger.db"]

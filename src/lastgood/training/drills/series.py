@@ -8,15 +8,16 @@ FOLDER/report.html      one page over all of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from lastgood.base.canonical import sha256_hex
 from lastgood.base.clock import SystemClock
-from lastgood.contract.load import load_contract
+from lastgood.contract.load import contract_digest, load_contract
 from lastgood.ledger.event import Event, new_event
 from lastgood.ledger.incident import Incident, fold_incidents
 from lastgood.ledger.store import open_store
@@ -75,9 +76,10 @@ def play_series(
         LastgoodError: the contract or the folder cannot be used.
     """
     told = watcher or Watcher()
-    owner = _owner(None if contract is None else load_contract(contract))
+    declared = None if contract is None else load_contract(contract)
+    owner, asked = _owner(declared), {d.name: _question_of(d, declared) for d in drills}
     folder.mkdir(parents=True, exist_ok=True)
-    before = {v.drill: v for v in verdicts_in(_events(folder / LEDGER))}
+    before = _answers(folder, asked)
     kept = [d.name for d in drills if not is_again and d.name in before and before[d.name].has_held]
     for name in kept:
         if told.on_kept is not None:
@@ -101,12 +103,15 @@ def play_series(
         if records.exit_code == EXIT_INTERRUPTED:
             is_interrupted = True
             break
-        verdicts = judge_job(job, records, {d.name: owner or d.owner for d in job})
+        verdicts = [
+            replace(verdict, asked=asked[verdict.drill])
+            for verdict in judge_job(job, records, {d.name: owner or d.owner for d in job})
+        ]
         _keep(folder, job, records, verdicts)
         for verdict in verdicts:
             if told.on_verdict is not None:
                 told.on_verdict(verdict)
-    newest = {v.drill: v for v in verdicts_in(_events(folder / LEDGER))}
+    newest = _answers(folder, asked)
     return Series(
         verdicts=tuple(newest[d.name] for d in drills if d.name in newest),
         kept=tuple(kept),
@@ -124,6 +129,21 @@ def verdicts_in(events: Iterable[Event]) -> list[Verdict]:
             found.pop(verdict.drill, None)
             found[verdict.drill] = verdict
     return list(found.values())
+
+
+def _answers(folder: Path, asked: Mapping[str, str]) -> dict[str, Verdict]:
+    """The newest verdict of each drill that answers just this question."""
+    found = verdicts_in(_events(folder / LEDGER))
+    return {v.drill: v for v in found if v.asked == asked.get(v.drill)}
+
+
+def _question_of(drill: Drill, contract: FailureContract | None) -> str:
+    """Digest of what is asked: the drill as the catalogue has it now, under this contract."""
+    prepare = drill.run.prepare
+    fixed = replace(drill, run=replace(drill.run, prepare=None))
+    named = "" if prepare is None else f"{prepare.__module__}.{prepare.__qualname__}"
+    under = "" if contract is None else contract_digest(contract)
+    return sha256_hex(f"{fixed!r} {named} {under}".encode())
 
 
 def _owner(contract: FailureContract | None) -> str | None:

@@ -47,6 +47,8 @@ class Verdict:
     incidents: tuple[str, ...] = ()
     load: str = ""
     """How busy the machine was when the job ended, such as `1.9 on 2 processors`."""
+    asked: str = ""
+    """Digest of the drill as the catalogue had it and of the contract: an answer holds for this question alone."""
 
     @property
     def has_held(self) -> bool:

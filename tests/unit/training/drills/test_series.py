@@ -130,3 +130,42 @@ def test_the_owner_of_failed_evidence_that_the_contract_names_goes_before_the_dr
     owned = series.play_series([KILL], tmp_path / "a", contract=contract)
     assert [v.owner for v in owned.verdicts] == ["training-platform"]
     assert [v.owner for v in series.play_series([KILL], tmp_path / "b").verdicts] == [KILL.owner]
+
+
+def test_an_answer_is_kept_only_for_the_same_contract_and_the_same_drill(job, tmp_path):
+    contract = tmp_path / "contract.yaml"
+    contract.write_text(contract_text(default_contract("training")))
+    folder = tmp_path / "drills"
+    assert series.play_series([KILL], folder).kept == ()
+    under = series.play_series([KILL], folder, contract=contract)
+    assert (under.kept, len(job.played)) == ((), 2)
+    assert series.play_series([KILL], folder, contract=contract).kept == ("kill-rank",)
+    asks_more = dataclasses.replace(
+        KILL, expect=dataclasses.replace(KILL.expect, detected_within_us=5_000_000)
+    )
+    assert series.play_series([asks_more], folder, contract=contract).kept == ()
+
+
+def test_an_answer_to_another_question_is_none_when_the_new_one_was_not_played(job, tmp_path):
+    contract = tmp_path / "contract.yaml"
+    contract.write_text(contract_text(default_contract("training")))
+    assert series.play_series([KILL], tmp_path / "drills").has_held
+    job.ends["kill-rank"] = KeyboardInterrupt()
+    result = series.play_series([KILL], tmp_path / "drills", contract=contract)
+    assert (result.has_held, result.verdicts, result.not_played) == (False, (), ("kill-rank",))
+
+
+def test_what_a_drill_asks_has_the_same_digest_in_every_process():
+    import subprocess
+    import sys
+
+    code = (
+        "from lastgood.training.drills.catalogue import chosen_drills\n"
+        "from lastgood.training.drills.series import _question_of\n"
+        "print(*(_question_of(d, None) for d in chosen_drills(None)))\n"
+    )
+    told = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    }  # fmt: skip
+    assert len(told) == 1
