@@ -1,4 +1,4 @@
-"""Words that give nobody away: those that stand in lastgood's own source and tables.
+"""Words that give nobody away: those that stand in lastgood's own source and tables, and in every traceback.
 
 A list of words to hide is never complete, so a shared text keeps only what is known to be public: a word that anybody
 can read in the published program. They are read from the installed source, so the list cannot fall behind it.
@@ -16,6 +16,13 @@ from importlib.resources.abc import Traversable
 
 from lastgood.contract.taxonomy import AXES
 
+PYTHON_TEXTS = (
+    "Traceback (most recent call last):",
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+    "Previous line repeated more times",
+)
+"""What every traceback is made of, by Python itself."""
 PACKAGES = ("contract", "ledger", "signals", "recovery", "training")
 """Whose texts can stand in a ledger: those that write events, and the importers."""
 WORD = re.compile(r"[A-Za-z]+(?:[_.\-][A-Za-z]+)*")
@@ -38,6 +45,8 @@ class PublicWords:
         """Sources that were not parsed yet: the text, and the same in lower case."""
         self._refused: set[str] = set()
         words = {str(word) for axis in AXES.values() for word in axis}
+        for said in PYTHON_TEXTS:
+            words.update(_words_of(said))
         keys: set[str] = set()
         for package in PACKAGES:
             for file in _walk(files("lastgood") / package):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import traceback
 from importlib.resources import files
 
 from lastgood.evidence import public_words as module
@@ -50,3 +51,18 @@ def test_few_sources_are_parsed_for_few_words(monkeypatch):
 
 def test_the_words_are_read_once_in_a_process():
     assert public_words() is public_words()
+
+
+def test_the_words_of_python_in_a_traceback_stay_and_the_names_in_it_do_not():
+    try:
+        try:
+            raise ValueError("of qalice")
+        except ValueError as error:
+            raise RuntimeError from error
+    except RuntimeError as error:
+        text = "".join(traceback.format_exception(error))
+    headers = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    assert sum(line.startswith("Traceback") for line in headers) == 2
+    said = {w for line in headers for w in module.WORD.findall(line) if ":" not in w} - {"qalice"}
+    assert [word for word in sorted(said) if not public_words().has_word(word)] == []
+    assert not public_words().has_word("qalice")
