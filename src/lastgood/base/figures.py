@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from lastgood.base.errors import EvidenceError
+from lastgood.base.errors import BadInput, EvidenceError
 from lastgood.base.units import format_bytes, format_duration, format_number
 
 T = TypeVar("T")
@@ -357,6 +357,13 @@ def render(figure: Figure) -> str:
 
     Example: `3.09 h measured (2.80 h to 3.40 h, 95 %, exact Poisson; n = 419)`.
     """
+    if not isinstance(figure, Figure):
+        raise BadInput(
+            "not a figure",
+            where="render",
+            found=type(figure).__name__,
+            needs="a Figure, such as one of lastgood.open(PATH).figures()",
+        )
     check_renderable(figure)
     notes = [
         format_interval(figure),

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lastgood.base.clock import ClockSync
 from lastgood.base.errors import LedgerError, pip_command
 from lastgood.base.figures import Figure, FigureKind, render
 from lastgood.base.units import format_bytes, format_duration
-from lastgood.cli.machine import CLOCK_WATCH_US, SHM
+from lastgood.cli.machine import CLOCK_WATCH_US, SHM, LedgerFile
 from lastgood.ledger.place import VARIABLE, StorageKind
 
 SLOTS_PER_RANK = 3
@@ -185,6 +185,16 @@ def check_storage(kind: StorageKind) -> Row:
             action=move,
         )
     return Row(check=name, condition=Condition.OK, found=found)
+
+
+def check_ledger_file(storage: Row, file: LedgerFile) -> Row:
+    """Judge what stands at the place itself, where the storage below it would do."""
+    if storage.condition is Condition.FAILED:
+        return storage
+    if file.problem is not None:
+        found = f"{storage.found}: {file.problem}"
+        return replace(storage, condition=Condition.FAILED, found=found, action=file.action)
+    return replace(storage, found=f"{storage.found}; {file.state}")
 
 
 def refused_storage(error: LedgerError) -> Row:

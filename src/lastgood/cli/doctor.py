@@ -108,7 +108,9 @@ def _storage_row(typed: str | None) -> Row:
         path = Path(typed).expanduser() if typed else default_ledger()
     except LedgerError as error:  # what other commands refuse, the doctor describes
         return checks.refused_storage(error)
-    return checks.check_storage(storage_kind(path))
+    return checks.check_ledger_file(
+        checks.check_storage(storage_kind(path)), machine.read_ledger_file(path)
+    )
 
 
 def _held(rows: Sequence[Row]) -> bool:

@@ -13,9 +13,10 @@ import sys
 import sysconfig
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 from lastgood.base.clock import Clock
-from lastgood.base.errors import Refused
+from lastgood.base.errors import LastgoodError, Refused
 
 SHM = Path("/dev/shm")  # noqa: S108 - the shared memory of the machine, not a temporary file
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -200,3 +201,35 @@ def read_sqlite_version() -> str | None:
     except ImportError:
         return None
     return apsw.sqlite_lib_version()
+
+
+class LedgerFile(NamedTuple):
+    """What stands where the ledger is to lie."""
+
+    state: str
+    problem: str | None = None
+    """Why no ledger can be read or written there; None when one can."""
+    action: str | None = None
+
+
+def read_ledger_file(path: Path) -> LedgerFile:
+    """Look at the place as a command would that uses it, and change nothing."""
+    from lastgood.evidence.folder_words import refuse_folder
+    from lastgood.ledger.schema import open_read_only
+
+    try:
+        refuse_folder(path)
+        if os.path.isfile(path) and os.path.getsize(path):
+            open_read_only(path).close()
+            return LedgerFile("a ledger is there")
+    except LastgoodError as error:
+        return LedgerFile("", f"{error.what}, found {error.found}", error.next)
+    if os.path.isfile(path):
+        return LedgerFile("an empty file, which becomes a ledger")
+    above = next((p for p in path.absolute().parents if os.path.exists(p)), Path("/"))
+    if not os.path.isdir(above):
+        return LedgerFile("", f"{above} is a file and no folder", "name another path")
+    if not os.access(above, os.W_OK | os.X_OK):
+        return LedgerFile("", f"{above} cannot be written by this user", f"run: ls -ld {above}")
+    made = "" if above == path.absolute().parent else f", and its folder will be made in {above}"
+    return LedgerFile(f"no ledger yet{made}")

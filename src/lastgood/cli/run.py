@@ -156,7 +156,7 @@ def run(context: click.Context, **given: object) -> int:
         arguments=tuple(given["arguments"]),  # type: ignore[arg-type]
         ranks=_rank_count(str(given["ranks"])),
         spares=int(given["spares"]) if way is Way.LOOP else 0,  # type: ignore[call-overload]
-        run_id=_run_id(str(given["run_id"] or _made_up_id())),
+        run_id=_run_id(_made_up_id() if given["run_id"] is None else str(given["run_id"])),
         ledger=ledger,
         contract=given["contract"],  # type: ignore[arg-type]
         checkpoint_dir=_folder("--checkpoint-dir", given["checkpoint_dir"]),
@@ -271,6 +271,7 @@ def _run_id(text: str) -> str:
         raise BadInput(
             "a run needs a plain name", where="--run-id", found=repr(text)[:80],
             needs="up to 64 letters, digits, dots, dashes and underscores, the first a letter or digit",
+            next=None if text else "set the variable that was meant, or leave --run-id out to have a name made up",
         )  # fmt: skip
     return text
 

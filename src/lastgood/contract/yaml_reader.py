@@ -140,7 +140,7 @@ def read_document(path: Path) -> Document:
             (),
             found=reason.lower(),
             needs="a readable YAML file",
-            write="lastgood contract init -o contract.yaml",
+            write=f"one with: lastgood contract init -o {path}",
         )
         return document
     return parse_document(raw, source=str(path))

@@ -379,7 +379,9 @@ def _check_indexes(connection: apsw.Connection, path: Path) -> None:
     with storage_errors(path):
         answer = one(connection, "PRAGMA integrity_check(1)")
     if answer != "ok":
-        raise _Bad(f"the rows hold, but the file around them is damaged: {answer}", None)
+        # A line of asterisks names the database; what is broken stands behind it.
+        told = [line for line in str(answer).splitlines() if not line.startswith("***")]
+        raise _Bad(f"the rows hold, but the file around them is damaged: {'; '.join(told)}", None)
 
 
 def _read_heads(

@@ -288,3 +288,32 @@ def test_the_doctor_describes_a_place_that_other_commands_refuse(cli, monkeypatc
     (row,) = (row for row in result.json["rows"] if row["check"] == "ledger storage")
     assert (row["condition"], row["action"]) == ("failed", "export X=/y")
     assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "condition", "told"),
+    [
+        ("folder", "failed", "a folder without a ledger"),
+        ("text", "failed", "a file of another kind"),
+        ("text/l.db", "failed", "is a file and no folder"),
+        ("good.db", "", "a ledger is there"),
+        ("empty.db", "", "an empty file, which becomes a ledger"),
+        ("new.db", "", "no ledger yet"),
+        ("none/new.db", "", "its folder will be made in "),
+    ],
+)
+def test_the_doctor_looks_at_the_ledger_itself(cli, tmp_path, place, condition, told):
+    from lastgood.ledger.store import open_store
+
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("hello " * 100)
+    (tmp_path / "empty.db").touch()
+    open_store(tmp_path / "good.db").close()
+    before = sorted(tmp_path.rglob("*"))
+    result = cli(
+        "doctor", "--ledger", tmp_path / place, "--state", "1KiB", "--nproc", "1", "--json"
+    )
+    (row,) = (row for row in result.json["rows"] if row["check"] == "ledger storage")
+    assert (row["condition"] == "failed") == (condition == "failed")
+    assert told in row["found"]
+    assert sorted(tmp_path.rglob("*")) == before

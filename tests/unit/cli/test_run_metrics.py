@@ -52,3 +52,17 @@ def test_without_the_option_the_library_is_not_loaded():
         "sys.exit('prometheus_client' in sys.modules or 'http.server' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_port_that_is_too_large_is_called_one(cli, tmp_path, script):
+    result = cli("run", "--ledger", tmp_path / "l.db", "--metrics", ":99999", script)
+    assert "no such port: found 99999, needs a port of 0 to 65535" in result.stderr
+
+
+def test_a_name_from_a_variable_that_is_not_set_is_no_name_to_make_up(cli, tmp_path, script):
+    ledger = tmp_path / "l.db"
+    result = cli("run", "--ledger", ledger, "--run-id", "", script)
+    assert (result.exit_code, ledger.exists()) == (2, False)
+    assert "a run needs a plain name: found ''" in result.stderr
+    result = cli("import", "--run", "", script, "--ledger", ledger)
+    assert (result.exit_code, ledger.exists()) == (2, False)

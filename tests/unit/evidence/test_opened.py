@@ -338,3 +338,14 @@ def test_an_escalated_incident_is_no_fast_recovery():
 def test_no_incident_is_not_observed():
     figure = quantile_figure([], "recovery_time", 0.5)
     assert (figure.value, figure.n) == (None, 0)
+
+
+@pytest.mark.parametrize("call", [lambda: lastgood.open(3), lambda: lastgood.render(3)])
+def test_a_value_of_another_type_is_refused_in_words(call):
+    with pytest.raises(BadInput, match="found int"):
+        call()
+
+
+def test_a_contract_that_is_not_there_is_named_in_the_command_that_makes_it(places):
+    with pytest.raises(Problems, match=r"write one with: lastgood contract init -o nope\.yaml"):
+        lastgood.open(places["ledger"]).figures(run="quiet-1", contract="nope.yaml")

@@ -7,9 +7,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from lastgood.base.clock import ManualClock
 from lastgood.base.errors import BadInput
 from lastgood.ledger import mapped
-from lastgood.ledger.event import decode_event, encode_event
+from lastgood.ledger.event import decode_event, encode_event, new_event
 from lastgood.ledger.mapped import map_file
 from lastgood.ledger.merkle import TreeBuilder, leaf_hash
 from lastgood.ledger.schema import EMPTY_LINK, HEAD_EVENT_COUNT, open_read_only
@@ -437,3 +438,26 @@ def test_the_scan_says_how_far_it_is(tmp_path):
     assert all(done <= of == 1_500 for done, of in told)
     change(path, "DROP TABLE frontier")
     assert not verify_ledger(path, on_progress=lambda done, of: None).ok
+
+
+def test_damage_in_a_page_is_told_and_not_the_line_of_asterisks_above_it(tmp_path):
+    path = tmp_path / "l.db"
+    clock = ManualClock(1_000_000)
+    with open_store(path, clock=clock) as store:
+        store.append([new_event("annotation", clock=clock, run="r", body={}) for _ in range(9)])
+    connection = apsw.Connection(str(path))
+    ((page,),) = connection.execute(
+        "SELECT rootpage FROM sqlite_schema WHERE name = 'event_by_run'"
+    )
+    ((size,),) = connection.execute("PRAGMA page_size")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    content = bytearray(path.read_bytes())
+    at = (page - 1) * size + 8  # the first pointer behind the eight bytes of a leaf's header
+    content[at : at + 2] = (size + 99).to_bytes(2, "big")
+    path.write_bytes(content)
+    result = verify_ledger(path)
+    assert not result.ok
+    assert "the file around them is damaged: " in result.reason
+    assert "***" not in result.reason
+    assert f"page {page}" in result.reason

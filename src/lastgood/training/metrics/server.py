@@ -42,6 +42,9 @@ class Page(NamedTuple):
     body: bytes
 
 
+PORT_MAX = 65_535
+
+
 def parse_address(text: str) -> Address:
     """Return the address that a person wrote: host:port, [v6]:port, or :port for every interface.
 
@@ -49,9 +52,14 @@ def parse_address(text: str) -> Address:
         BadInput: It is neither.
     """
     found = re.fullmatch(
-        r"(\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]*)):(?P<port>\d{1,5})", text
+        r"(\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]*)):(?P<port>\d{1,9})", text
     )
-    if found is None or int(found["port"]) > 65535:
+    if found is not None and int(found["port"]) > PORT_MAX:
+        raise BadInput(
+            "no such port", where="--metrics", found=found["port"], needs=f"a port of 0 to {PORT_MAX}",
+            next="write 127.0.0.1:9464",
+        )  # fmt: skip
+    if found is None:
         raise BadInput(
             "no address to serve metrics on", where="--metrics", found=repr(text)[:80],
             needs="HOST:PORT, or :PORT for every interface", next="write 127.0.0.1:9464",
