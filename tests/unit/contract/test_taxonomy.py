@@ -46,10 +46,15 @@ def test_every_symptom_a_detector_can_name_has_one_class():
 
 
 def test_no_mapping_calls_a_process_that_lives_and_stands_still_anything_but_slow():
+    """Of the tables that are taken now: an older version keeps its bytes, because ledgers name it."""
     folder = resources.files("lastgood.ledger.importers").joinpath("mappings")
+    newest = {
+        path.name.rpartition("-")[0]: path
+        for path in sorted(folder.iterdir(), key=lambda p: p.name)
+    }
     rows = [
         (path.name, code, row)
-        for path in folder.iterdir()
+        for path in newest.values()
         for code, row in json.loads(path.read_bytes())["rows"].items()
         if row.get("symptom") in {"hang", "slow"} and "class" in row
     ]
