@@ -99,7 +99,8 @@ class Page:
 
     def item(self, text: str) -> None:
         """One point of a list, its further lines under its words."""
-        wrapped = textwrap.wrap(visible(text), self.width - 2)
+        # A command in it can be copied: no name is cut at its hyphens.
+        wrapped = textwrap.wrap(visible(text), self.width - 2, break_on_hyphens=False)
         for at, line in enumerate(wrapped):
             self.line(f"{'  ' if at else '- '}{line}")
 

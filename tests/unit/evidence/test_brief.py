@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lastgood.contract.load import default_contract
 from lastgood.evidence.brief import CARD_COUNT_MAX, is_brief, print_brief
-from lastgood.evidence.report import Report, Reproduction, Section
+from lastgood.evidence.report import Note, Report, Reproduction, Section
 from lastgood.evidence.terminal import print_report
 from lastgood.training.report.section import build_section
 from tests.unit.evidence import sample_run
@@ -140,3 +140,11 @@ def test_a_run_that_gave_up_says_so_with_the_code_and_what_to_do(code, is_told):
         "Mend the cause that its last incident names"
     )
     assert (told in text) is is_told
+
+
+def test_a_name_in_a_point_is_not_cut_at_its_hyphens():
+    name = "the-ledger-of-a-cluster-with-a-long-name.db"
+    text = f"Count and compare what was recorded in it with: lastgood rates --ledger {name}"
+    part = Section(name="incidents", title="Incidents", notes=(Note(level="warning", text=text),))
+    lines = printed(report_of(sample_run.undisturbed(), parts=(part,)))
+    assert any(name in line for line in lines)
