@@ -20,7 +20,7 @@ from lastgood.ledger.incident import Incident
 
 FOUND_AFTERWARDS: Final = "found afterwards"
 """The outcome of such an incident: it was closed by no recovery."""
-SYMPTOM: Final = "silent corruption found afterwards"
+SYMPTOM: Final = "silent corruption"
 _KINDS: Final = frozenset(
     (EventKind.RECORD, EventKind.ANNOTATION, EventKind.OBSERVATION, EventKind.CORRECTION)
 )
@@ -100,14 +100,14 @@ def late_notes(incidents: Sequence[Incident]) -> tuple[Note, ...]:
     for i in incidents:
         if i.outcome != FOUND_AFTERWARDS:
             continue
-        from_step = (
-            "" if i.first_divergent_step is None else f" from step {i.first_divergent_step:,} on"
+        step, lost = i.first_divergent_step, i.lost_steps
+        where = "" if step is None else f" from step {step:,} on"
+        counts = (
+            "step that had been accepted counts"
+            if lost == 1
+            else "steps that had been accepted count"
         )
-        lost = (
-            ""
-            if i.lost_steps is None
-            else f" {i.lost_steps:,} steps that had been accepted count as lost."
-        )
-        text = f"Silent corruption{from_step} is on record.{lost} Use no checkpoint and no result from there on."
+        taken = "" if lost is None else f" {lost:,} {counts} as lost."
+        text = f"Silent corruption{where} is on record.{taken} Use no checkpoint and no result from there on."
         found.append(Note(level="warning", text=text))
     return tuple(dict.fromkeys(found))

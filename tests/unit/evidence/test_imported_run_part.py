@@ -249,3 +249,16 @@ def test_an_end_before_the_start_is_said_in_the_headline_and_as_missing():
     (note,) = [n for n in part(section, "rules").notes if "not believed" in n.text]
     assert note.level == "missing"
     assert "One record contradicted others in time" in sentences(section, "time")
+
+
+def test_corruption_that_was_found_afterwards_stands_in_front_and_has_a_card():
+    story = outage()
+    story.tell("record", 4000, class_="sdc", first_divergent_step=91, body={"reason": "a replay differs"})  # fmt: skip
+    section = section_of(story, as_of=5000)
+    assert section.headline
+    assert section.headline.sentence.startswith(
+        "Silent corruption was found afterwards, from step 91 on. "
+    )
+    (card,) = part(section, "incidents").cards
+    assert {r.figure.name: r.figure.value for r in card.figures}["lost steps"] == 10
+    assert "10 steps that had been accepted count as lost" in sentences(section, "incidents")
