@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 LOOK_S = 0.1
 
@@ -30,10 +31,17 @@ def end_where_no_step_comes(is_broken: Callable[[], bool]) -> bool:
         os.close(heard)
         os.close(told)
         return False
+    # A forked child shares the pipe: what it is sent is not meant for this process.
+    os.register_at_fork(after_in_child=_stay_silent)
     threading.Thread(
         target=_wait, args=(heard, is_broken), name="lastgood-term", daemon=True
     ).start()
     return True
+
+
+def _stay_silent() -> None:
+    with suppress(ValueError):  # forked by another thread of the script that is not the main one
+        signal.set_wakeup_fd(-1)
 
 
 def _wait(heard: int, is_broken: Callable[[], bool]) -> None:

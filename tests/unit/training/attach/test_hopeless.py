@@ -20,6 +20,18 @@ if "taken" in sys.argv:
     os.set_blocking(other, False)
     signal.set_wakeup_fd(other)
 print(end_where_no_step_comes((folder / "broken").exists), flush=True)
+if "fork" in sys.argv:
+    heard, told = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(told, b"1")  # a signal before this would be lost in the fork
+        while not (folder / "asked").exists():
+            threading.Event().wait(0.01)
+        os._exit(0)
+    os.read(heard, 1)
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    print("ended", flush=True)
 threading.Event().wait()
 """
 
@@ -54,6 +66,20 @@ def test_an_open_incident_alone_ends_nothing(tmp_path):
     try:
         assert job.stdout is not None
         assert job.stdout.readline() == "True\n"
+        (tmp_path / "broken").touch()
+        with pytest.raises(subprocess.TimeoutExpired):
+            job.wait(0.2)
+    finally:
+        job.kill()
+        job.communicate()
+
+
+def test_a_signal_for_a_forked_child_is_none_for_its_parent(tmp_path):
+    """Such as a loader process that is ended at the end of an epoch."""
+    job = start(tmp_path, "fork")
+    try:
+        assert job.stdout is not None
+        assert [job.stdout.readline() for _ in range(2)] == ["True\n", "ended\n"]
         (tmp_path / "broken").touch()
         with pytest.raises(subprocess.TimeoutExpired):
             job.wait(0.2)
