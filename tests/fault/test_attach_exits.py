@@ -89,3 +89,33 @@ def test_a_damaged_snapshot_is_passed_over_for_the_older_one(tmp_path):
     assert second.returncode == 0
     assert "snapshot of step 10 is damaged" in said
     assert "rank 0 begins after step 5" in said
+
+
+@pytest.mark.timeout(600)
+def test_a_rank_that_waits_for_the_group_to_form_ends_of_sigterm_at_once(tmp_path):
+    job = start(tmp_path, world=2, MASTER_PORT=free_port())  # its peer never comes
+    try:
+        live = f"lastgood-attach-{os.getuid()}-{tmp_path.name}-{os.getpid()}-*/ranks/0.json"
+        wait_until(lambda: any(Path("/dev/shm").glob(live)), limit_s=100)
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(100) == -signal.SIGTERM
+    finally:
+        job.kill()
+        job.communicate()
+
+
+@pytest.mark.timeout(600)
+def test_a_rank_that_waits_for_a_stopped_peer_ends_of_sigterm_once_that_is_known(tmp_path):
+    port = free_port()
+    jobs = [start(tmp_path, rank=rank, world=2, MASTER_PORT=port) for rank in range(2)]
+    try:
+        wait_until(lambda: '"kind":"step"' in text_of(tmp_path))
+        jobs[1].send_signal(signal.SIGSTOP)
+        wait_until(lambda: '"kind":"incident.open"' in text_of(tmp_path), limit_s=100)
+        jobs[0].send_signal(signal.SIGTERM)
+        assert jobs[0].wait(100) == -signal.SIGTERM
+    finally:
+        for job in jobs:  # all of them first: the watcher holds their output until none is left
+            job.kill()
+        for job in jobs:
+            job.communicate()
