@@ -60,6 +60,7 @@ class Started:
         return weights
 
 
+@pytest.mark.nightly  # a slow start has made a second incident
 def test_a_killed_rank_restarts_all_from_the_newest_checkpoint_that_holds(tmp_path):
     script = tmp_path / "killed.py"
     script.write_text(KILLED.format(step=KILL_STEP, folder=str(SCRIPT.parent), script=str(SCRIPT)))
