@@ -77,6 +77,8 @@ class FaultKind(enum.StrEnum):
     """The disk under the ledger takes nothing for a while."""
     FULL_CHECKPOINTS = "full_checkpoints"
     """The disk under the checkpoints takes nothing for a while."""
+    FULL_MEMORY = "full_memory"
+    """Shared memory gives the ranks and the spares nothing more than they have: a snapshot cannot grow any more."""
     REMOVE_STORE = "remove_store"
     """The file through which a generation meets vanishes while its ranks look for each other."""
 
@@ -107,6 +109,7 @@ FAILURE_CLASS: dict[FaultKind, FailureClass] = {
     FaultKind.KILL_LOADER: FailureClass.FAIL_STOP,
     FaultKind.FULL_LEDGER: FailureClass.FAIL_STOP,
     FaultKind.FULL_CHECKPOINTS: FailureClass.FAIL_STOP,
+    FaultKind.FULL_MEMORY: FailureClass.FAIL_STOP,
     FaultKind.REMOVE_STORE: FailureClass.FAIL_STOP,
 }
 """The class in which a fault shows itself, as taxonomy v1 names it."""
@@ -135,6 +138,7 @@ BESIDE = frozenset(
         FaultKind.KILL_LOADER,
         FaultKind.FULL_LEDGER,
         FaultKind.FULL_CHECKPOINTS,
+        FaultKind.FULL_MEMORY,
         FaultKind.REMOVE_STORE,
     }
 )

@@ -49,6 +49,8 @@ def inject_beside(fault: Fault, *, run: LiveRun, clock: Clock) -> Injected:
             return _fill_for(supervisor_of(run.folder), fault, clock=clock)
         case FaultKind.FULL_CHECKPOINTS:
             return _fill_for(helper_of(run.folder), fault, clock=clock)
+        case FaultKind.FULL_MEMORY:
+            return _fill_memory(run, clock=clock)
         case FaultKind.REMOVE_STORE:
             return _remove_store(run, clock=clock)
         case _:
@@ -116,6 +118,24 @@ def _fill_for(pid: int, fault: Fault, *, clock: Clock) -> Injected:
     finally:
         with suppress(OSError):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+    return made
+
+
+def _fill_memory(run: LiveRun, *, clock: Clock) -> Injected:
+    """Let no file of a rank or a spare become larger than its snapshots are, until the end of the run."""
+    state = run.state()
+    members = (*state.ranks.values(), *state.spares) if state else ()
+    sizes = [path.stat().st_size for path in run.folder.glob("slots/*/state.*")]
+    if not members or not sizes:
+        raise NotInjected("the run has no ranks, or no snapshots")
+    made = Injected(
+        wall_us=clock.wall_us(), monotonic_us=clock.monotonic_us(), detail={"bytes_max": max(sizes)}
+    )
+    for member in members:
+        if member.pid in own_line():
+            raise NotInjected(f"pid {member.pid} is the injector or its ancestor")
+        with suppress(ProcessLookupError):
+            resource.prlimit(member.pid, resource.RLIMIT_FSIZE, (max(sizes), max(sizes)))
     return made
 
 

@@ -16,10 +16,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +31,9 @@ _KEPT = frozenset({"run.json", "life", "slots"})
 """What outlives a supervisor that was killed."""
 SLOT_COUNT = 3
 """Snapshots kept per rank: ranks may differ by one step, and verifying state k needs state k-1."""
+_STORE_BYTES = 64 * 1024
+"""More than a generation writes when its ranks meet: about 250 bytes for each."""
+_FALLOC_FL_KEEP_SIZE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,19 @@ class RunDir:
     def store(self, generation: int) -> Path:
         """File through which the ranks of a generation find each other. Never reused: old addresses would be read."""
         return self.root / "store" / f"gen{generation}"
+
+    def reserve_store(self, generation: int) -> None:
+        """Take the room in which a later generation meets: its ranks could not, once shared memory is full.
+
+        The file stays empty, so that its ranks find nothing in it. Where there is no room already, nothing changes.
+        """
+        with suppress(OSError):
+            descriptor = os.open(self.store(generation), os.O_RDWR | os.O_CREAT, 0o600)
+            # Python's own call would make the file longer, and its zeros would be read as addresses.
+            ctypes.CDLL(None).fallocate(
+                descriptor, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(_STORE_BYTES)
+            )
+            os.close(descriptor)
 
     def addresses(self, worker: str) -> Path:
         """Where a worker's parameters lie in its memory."""

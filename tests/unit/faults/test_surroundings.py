@@ -1,6 +1,8 @@
 """Faults beside the ranks hit whom they name, and nobody else."""
 
+import json
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -87,6 +89,16 @@ def test_a_full_disk_ends_with_its_time(folder, tmp_path):
         name_supervisor(folder, child.pid)
         hit(folder, FaultKind.FULL_LEDGER, duration_us=100_000)
         assert child.stdout.readline() == "27\n"  # EFBIG
+
+
+def test_full_memory_gives_ranks_and_spares_nothing_more_than_a_snapshot_has(folder, victim):
+    (folder / "slots" / "0").mkdir(parents=True)
+    (folder / "slots" / "0" / "state.0").write_bytes(bytes(5_000))
+    state = {"generation": 1, "phase": "running", "ranks": {}}
+    state["spares"] = [{"worker": "w4", "pid": victim.pid}]
+    (folder / "state.json").write_text(json.dumps(state))
+    assert hit(folder, FaultKind.FULL_MEMORY).detail == {"bytes_max": 5_000}
+    assert resource.prlimit(victim.pid, resource.RLIMIT_FSIZE) == (5_000, 5_000)
 
 
 @pytest.mark.parametrize("kind", sorted(BESIDE))

@@ -70,3 +70,16 @@ def test_a_run_leaves_no_descriptor_behind(tmp_path):
     for _ in range(3):
         RunDir.create(tmp_path / "run", ranks=1).remove()
     assert before == len(os.listdir("/proc/self/fd"))
+
+
+def test_the_room_of_the_next_meeting_is_taken_and_nothing_stands_in_it(tmp_path):
+    run = RunDir(tmp_path)
+    run.store(2).parent.mkdir()
+    run.reserve_store(2)
+    found = run.store(2).stat()
+    assert found.st_size == 0
+    assert found.st_blocks * 512 >= 60_000
+
+
+def test_without_room_for_it_nothing_changes(tmp_path):
+    RunDir(tmp_path / "nowhere").reserve_store(2)

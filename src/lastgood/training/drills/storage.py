@@ -139,6 +139,35 @@ DRILLS: tuple[Drill, ...] = (
         run=_CHECKPOINTS,
     ),
     _drill(
+        name="full-memory",
+        title="shared memory is full in the middle of the run, and the state grows",
+        faults=(a_fault(FaultKind.FULL_MEMORY, 0),),
+        expect=Expectation(
+            outcome=Outcome.REFUSED,
+            incidents=0,
+            says="there is no room for a snapshot",
+            seen=(
+                Seen(
+                    kind="annotation",
+                    body=(("error", "there is no room for a snapshot"),),
+                    words="the refusal names the snapshot",
+                ),
+                Seen(kind="checkpoint.commit", words="what was trained until then is kept"),
+                Seen(
+                    kind="run.end", body=(("exit_code", 3),), words="the run is closed with code 3"
+                ),
+            ),
+            never=(Seen(kind="isolate", words="a rank is blamed for it"),),
+        ),
+        # No checkpoint is due before the end: the one that is written is the last.
+        run=JobSettings(
+            steps=160,
+            arguments=("--grow-at", "100"),
+            is_own_process=True,
+            checkpoint_every_us=600_000_000,
+        ),
+    ),
+    _drill(
         name="full-ledger",
         title="the disk under the ledger is full for a while",
         faults=(a_fault(FaultKind.FULL_LEDGER, 0, duration_us=7_000_000),),

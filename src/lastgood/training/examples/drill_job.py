@@ -22,6 +22,7 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 BUCKETS = {"bucket_cap_mb": 0.05}
+BALLAST_BYTES = 1 << 20
 
 
 def make_model() -> nn.Module:
@@ -46,6 +47,23 @@ def make_loader(rank: int, world: int, *, workers: int = 0) -> DataLoader:
     )
     sampler = DistributedSampler(data, num_replicas=world, rank=rank, seed=4)
     return DataLoader(data, batch_size=4, sampler=sampler, num_workers=workers)
+
+
+class Growing:
+    """A part of the state that has much more to keep from a step on."""
+
+    def __init__(self, at_step: int) -> None:
+        """Grow behind `at_step`; 0 = never."""
+        self.at_step, self.steps_done = at_step, 0
+
+    def state_dict(self) -> dict[str, object]:
+        """The count, and the ballast once it is due."""
+        is_large = 0 < self.at_step <= self.steps_done
+        return {"steps_done": self.steps_done, "ballast": "x" * (is_large * BALLAST_BYTES)}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Take the count back."""
+        self.steps_done = state["steps_done"]
 
 
 def train_step(model, optimizer, scheduler, batch) -> torch.Tensor:  # noqa: ANN001 - a DDP model or a stand-in for one
@@ -93,16 +111,19 @@ def train_supervised(options, model, optimizer, scheduler):  # noqa: ANN001, ANN
     """The loop as a user of lastgood writes it, with an evaluation now and then where it is asked for."""
     import lastgood
 
+    growing = Growing(options.grow_at)
     run = lastgood.start(
         model=model,
         optimizer=optimizer,
         scheduler=scheduler,
         loader=lambda rank, world: make_loader(rank, world, workers=options.workers),
         ddp=BUCKETS,
+        extra={"growing": growing} if options.grow_at else None,
     )
     for batch in run.batches(steps=options.steps):
         with run.step() as step:
             step.loss = train_step(run.model, optimizer, scheduler, batch)
+            growing.steps_done += 1
         time.sleep(options.pace_ms / 1000)
         if options.section_every and run.steps_done % options.section_every == 0:
             with run.section("evaluation"):
@@ -119,6 +140,7 @@ def main() -> None:
     parser.add_argument("--section-every", type=int, default=0, help="steps between evaluations")
     parser.add_argument("--section-ms", type=float, default=300.0, help="how long one takes")
     parser.add_argument("--workers", type=int, default=0, help="data loader processes of each rank")
+    parser.add_argument("--grow-at", type=int, default=0, help="step behind which the state grows")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--attach", action="store_true", help="with --plain: lastgood.attach()")
     options = parser.parse_args()

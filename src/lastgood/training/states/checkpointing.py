@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 EARLY_US = 60_000_000
 """With an interval below this the helper is started beside the ranks: its imports take as long as theirs."""
+LAST_US_MAX = 60_000_000
+"""How long a run that ends for a refusal waits for a checkpoint of what it has."""
+_POLL_US = 20_000
 LATE: Final = "a checkpoint is due and is not begun"
 
 
@@ -154,6 +157,16 @@ class Checkpointing:
         before = self._last_step
         self._request(keeper)
         return not keeper.is_busy and self._last_step == before and not self._has_failed_last
+
+    def keep_newest(self) -> None:
+        """Write a checkpoint of the newest assessed state, for a run that ends without its ranks: wait for it."""
+        keeper, supervisor = self._keeper, self._supervisor
+        until_us = supervisor.now_us() + LAST_US_MAX
+        while keeper is not None and supervisor.now_us() < until_us:
+            self._hear(keeper)
+            if self._has_failed_last or self.write_last():
+                return
+            supervisor.clock.sleep_us(_POLL_US)
 
     def abandon_behind(self, step: int) -> None:
         """Set aside the checkpoints of states newer than the one that the run went back to."""

@@ -175,6 +175,8 @@ class Supervisor:
     def raise_refusal(self) -> None:
         """End the run with what a rank refused: every other rank would refuse it too."""
         if self.refusal is not None:
+            if self.has_gone_on:
+                self.checkpointing.keep_newest()
             kind = BadInput if self.refusal.exit_code == EXIT_BAD_INPUT else Refused
             raise kind(self.refusal.text)
 
@@ -271,6 +273,7 @@ class Supervisor:
         self.life.begin_generation(generation, step=step)
         self.recorder.attempt = generation
         self.recorder.begin_steps(first=step + 1)
+        self.run_dir.reserve_store(generation + 1)
 
     def abandon_checkpoints(self, step: int) -> None:
         """The run goes on from `step`: checkpoints of newer states belong to a history that is done again."""

@@ -51,9 +51,17 @@ class Scene:
             now_us=lambda: self.now_us,
             run_dir=None,
             tolerance=None,
+            clock=SimpleNamespace(sleep_us=self.sleep_us),
         )
         self.checkpointing = Checkpointing(supervisor)  # type: ignore[arg-type]
         self.keeper = self.checkpointing._keeper = Keeper()  # type: ignore[assignment]
+
+    def sleep_us(self, how_long_us: int) -> None:
+        self.now_us += how_long_us
+        if self.now_us >= SECOND:
+            self.keeper.ready = True
+        if self.now_us >= 2 * SECOND:
+            self.keeper.is_busy = False
 
     def poll_until(self, until_us: int) -> Scene:
         while self.now_us < until_us:
@@ -91,3 +99,27 @@ def test_the_helper_of_a_short_interval_starts_beside_the_ranks(monkeypatch, eve
     scene = Scene(monkeypatch, every_us)
     scene.checkpointing.prepare()
     assert scene.keeper.started == started
+
+
+def test_a_run_that_ends_for_a_refusal_waits_for_a_checkpoint_of_its_newest_state(monkeypatch):
+    scene = Scene(monkeypatch, 600 * SECOND)
+    scene.checkpointing.keep_newest()
+    assert [(kind, body["step"]) for kind, body in scene.said] == [("checkpoint.begin", 1)]
+    assert 2 * SECOND <= scene.now_us < 3 * SECOND
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_hold_the_end_back(monkeypatch):
+    scene = Scene(monkeypatch, 600 * SECOND)
+    scene.keeper.ready = True
+    failed = {"kind": "failed", "step": 1, "reason": "No space left on device"}
+    scene.keeper.answers = lambda: [failed]
+    scene.checkpointing.keep_newest()
+    assert scene.now_us == 0
+
+
+def test_a_helper_that_never_gets_ready_holds_the_end_back_for_a_bounded_time(monkeypatch):
+    scene = Scene(monkeypatch, 600 * SECOND)
+    monkeypatch.setattr(module, "LAST_US_MAX", SECOND // 2)
+    scene.checkpointing.keep_newest()
+    assert scene.now_us <= SECOND
+    assert scene.said == []
