@@ -18,7 +18,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "torchtitan_style" /
 STEPS, INTERVAL, KILL_STEP = 120, 20, 45
 
 
-KILLED = """
+KILLED = '''
 import os, runpy, signal, sys
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -27,10 +27,19 @@ def kill(*_, done=[0]):
     if done[0] == {step} and os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         os.kill(os.getpid(), signal.SIGKILL)
 
+class Abort:
+    """Ends the process while Python takes itself apart, as one of gloo's threads does that is late."""
+
+    def __del__(self, kill=os.kill, pid=os.getpid()):
+        kill(pid, signal.SIGABRT)
+
+if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "1":
+    sys.modules["torn"] = type(sys)("torn")
+    sys.modules["torn"].down = Abort()
 register_optimizer_step_post_hook(kill)
 sys.path.insert(0, {folder!r})
 runpy.run_path({script!r}, run_name="__main__")
-"""
+'''
 """The example as it is, but for a kill in the middle of one step: from outside it might come behind the last step."""
 
 

@@ -219,6 +219,7 @@ _SAID = (
     "the supervisor did not turn",
     "the ledger",
     "a spare cannot be started",
+    "behind the end of its script",
 )
 _LOST = "with no --checkpoint-dir: what it trained is lost"
 _MEANING = {

@@ -64,6 +64,28 @@ def write_ending(
         slot.enter(Phase.FINISHED)
 
 
+def note_teardown(path: Path) -> None:
+    """Say that all of the script's own code has run, its exit handlers too; `path` is that of the rank's note."""
+    with suppress(OSError):
+        _teardown_mark(path).touch()
+
+
+def code_of_end(code: int | None, path: Path) -> int | None:
+    """The exit code of a process by which its job is judged; `code` is what the kernel says, negative for a signal.
+
+    Torch's threads can abort a process while Python takes itself apart, such as gloo's, when one is late to drop its
+    last tensor. The script has done all it had to do by then: it counts with the code that it was leaving with.
+    """
+    if code is None or code >= 0 or not _teardown_mark(path).exists():
+        return code
+    note = read_ending(path)
+    return code if note is None else note.code
+
+
+def _teardown_mark(path: Path) -> Path:
+    return path.with_suffix(".teardown")
+
+
 def read_ending(path: Path) -> EndingNote | None:
     """The note of a rank, or None when it left none (or half of one)."""
     try:

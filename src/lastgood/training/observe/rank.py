@@ -10,11 +10,13 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from lastgood.training.observe.ending import EndingNote, read_ending
+from lastgood.training.observe.ending import EndingNote, code_of_end, read_ending
 from lastgood.training.observe.first_note import FirstNote, read_first_note
 from lastgood.training.slot import StatusSlot
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lastgood.training.options import RunOptions
     from lastgood.training.rundir import RunDir
 
@@ -67,13 +69,22 @@ class ObservedRank:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative = ended by that signal."""
+        """None while it runs; negative = ended by that signal before its script was through."""
+        return code_of_end(self.process.poll(), self._ending)
+
+    @property
+    def process_code(self) -> int | None:
+        """The exit code that the kernel tells, wherever the process was when it ended."""
         return self.process.poll()
+
+    @property
+    def _ending(self) -> Path:
+        return self._run.root / "endings" / self.name
 
     @property
     def ending(self) -> EndingNote | None:
         """What the rank said about its end, if it had the time to."""
-        return read_ending(self._run.root / "endings" / self.name)
+        return read_ending(self._ending)
 
     @property
     def first_step(self) -> FirstNote | None:

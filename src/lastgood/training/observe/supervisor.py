@@ -38,6 +38,7 @@ LAST_WORDS_US = 2_000_000
 KILLED_US_MAX = 5_000_000
 """A killed rank that is not gone after this sits in the kernel; it is recorded and not waited for."""
 EXIT_INTERRUPTED = 130
+TORN_DOWN = "behind the end of its script"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 
@@ -79,6 +80,7 @@ class ObserveSupervisor:
         self._restarting = Restarting(contract)
         self._pending: list[Case] = []
         """Incidents that were acted upon and wait for the first step of the new attempt."""
+        self._torn_down: set[str] = set()
         self._attempt = recorder.attempt - 1
         self._noticed: int | None = None
         self._noticed_us = 0
@@ -151,6 +153,7 @@ class ObserveSupervisor:
             self._say_notice(self._noticed)
             self._end_grace(now_us)
         codes = [rank.exit_code for rank in self.ranks]
+        self._say_torn_down()
         if all(code is not None for code in codes):
             self.watcher.finish(now_us)
             if self._noticed is None and self.is_acting and self._may_restart():
@@ -161,6 +164,20 @@ class ObserveSupervisor:
         if self.is_acting and is_hit and self._noticed is None and self._had_last_words(now_us):
             return self._restart(now_us)
         return None
+
+    def _say_torn_down(self) -> None:
+        """Say once of a rank that a signal ended it behind the end of its script: no incident, and no code of its own."""
+        for rank in self.ranks:
+            code = rank.process_code
+            if code is None or code == rank.exit_code or rank.name in self._torn_down:
+                continue
+            self._torn_down.add(rank.name)
+            text = (
+                f"{TORN_DOWN} rank {rank.rank} ({rank.name}) was ended by signal {-code}, while Python took itself "
+                f"apart: no incident, it counts with the exit code {rank.exit_code} that it was leaving with"
+            )
+            body = {"text": text, "signal": -code, "exit_code": rank.exit_code}
+            self.recorder.record("annotation", ranks=(rank.rank,), body=body)
 
     def _had_last_words(self, now_us: int) -> bool:
         """Peers of a rank that ended get a moment to say what they saw; a hang gets none."""
@@ -177,7 +194,9 @@ class ObserveSupervisor:
 
     def _over(self, now_us: int) -> int:
         """Every rank has ended: say how, and with which code."""
-        code = job_code([rank.exit_code or 0 for rank in self.ranks], self._first_failed())
+        # In observe mode the job's code is what its launcher would have seen, wherever the process was.
+        codes = [rank.exit_code if self.is_acting else rank.process_code for rank in self.ranks]
+        code = job_code([code or 0 for code in codes], self._first_failed())
         self.watcher.close_case(now_us, "ended", exit_code=code)
         self._close_pending(now_us, "ended", exit_code=code)
         if self._noticed is not None and self.is_acting and code != EXIT_DO_NOT_REQUEUE:

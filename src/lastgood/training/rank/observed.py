@@ -6,6 +6,7 @@ environment. The script sees itself as `__main__`, with its own arguments and it
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import runpy
@@ -15,7 +16,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lastgood.training.observe.ending import write_ending
+from lastgood.training.observe.ending import note_teardown, write_ending
 from lastgood.training.rank.counting import Counting
 from lastgood.training.rank.dump_thread import answer_dump_requests
 from lastgood.training.rank.group import is_group_error
@@ -42,6 +43,9 @@ def main() -> None:
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     ending = folder / "endings" / worker
+    own = os.getpid()  # a fork of the script inherits the handler
+    # Registered before the script's own handlers, so it runs behind them.
+    atexit.register(lambda: note_teardown(ending) if os.getpid() == own else None)
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as end:

@@ -1,0 +1,88 @@
+"""With which code a rank has ended: by its own word where only Python's teardown was left to be cut short."""
+
+import signal
+from types import SimpleNamespace
+
+import pytest
+
+from lastgood.ledger.event import Event
+from lastgood.training.observe.ending import code_of_end, note_teardown, write_ending
+from lastgood.training.observe.rank import ObservedRank
+from lastgood.training.observe.supervisor import ObserveSupervisor
+from lastgood.training.slot import StatusSlot
+
+ABORTED = -signal.SIGABRT
+
+
+@pytest.fixture
+def slot(tmp_path):
+    return StatusSlot(tmp_path / "slot", create=True)
+
+
+@pytest.mark.parametrize("meant", [0, 1, 75])
+def test_a_rank_that_a_signal_ends_in_the_teardown_counts_with_the_code_it_was_leaving_with(
+    tmp_path, slot, meant
+):
+    write_ending(tmp_path / "r1a2", slot, code=meant)
+    note_teardown(tmp_path / "r1a2")
+    assert code_of_end(ABORTED, tmp_path / "r1a2") == meant
+
+
+def test_a_rank_that_a_signal_ends_while_the_script_still_has_exit_handlers_was_ended(
+    tmp_path, slot
+):
+    write_ending(tmp_path / "r1a2", slot, code=0)
+    assert code_of_end(ABORTED, tmp_path / "r1a2") == ABORTED
+
+
+def test_a_rank_without_a_word_of_its_own_ended_as_the_kernel_says(tmp_path):
+    note_teardown(tmp_path / "r1a2")
+    assert code_of_end(ABORTED, tmp_path / "r1a2") == ABORTED
+
+
+def test_what_lives_or_ended_with_a_code_is_as_the_kernel_says(tmp_path, slot):
+    write_ending(tmp_path / "r1a2", slot, code=0)
+    note_teardown(tmp_path / "r1a2")
+    assert code_of_end(None, tmp_path / "r1a2") is None
+    assert code_of_end(120, tmp_path / "r1a2") == 120
+
+
+class Ended:
+    """A job of two ranks that have both ended, the second one in its teardown; the supervisor's first turn behind it."""
+
+    def __init__(self, folder, slot, *, is_acting):
+        self.events: list[Event] = []
+        (folder / "endings").mkdir()
+        ranks = []
+        for rank, code in enumerate((0, ABORTED)):
+            ended = ObservedRank.__new__(ObservedRank)
+            ended.rank, ended.name = rank, f"r{rank}a2"
+            ended._run = SimpleNamespace(root=folder)  # type: ignore[assignment]
+            ended.process = SimpleNamespace(poll=lambda code=code: code)  # type: ignore[assignment]
+            write_ending(folder / "endings" / ended.name, slot, code=0)
+            note_teardown(folder / "endings" / ended.name)
+            ranks.append(ended)
+        supervisor = ObserveSupervisor.__new__(ObserveSupervisor)
+        supervisor.ranks, supervisor.is_acting = ranks, is_acting
+        supervisor._outsiders = supervisor._noticed = None
+        supervisor._torn_down, supervisor._pending = set(), []
+        supervisor.watcher = SimpleNamespace(  # type: ignore[assignment]
+            finish=lambda _now: None, close_case=lambda *_a, **_f: None, open_case=None
+        )
+        supervisor.recorder = SimpleNamespace(record=self._record)  # type: ignore[assignment]
+        self.code = supervisor._turn(0)
+
+    def _record(self, kind, *, ranks, body):
+        self.events.append((kind, ranks, body["signal"], body["exit_code"]))  # type: ignore[arg-type]
+
+
+def test_a_job_that_is_done_is_not_started_again_and_ends_well(tmp_path, slot):
+    ended = Ended(tmp_path, slot, is_acting=True)
+    assert ended.code == 0
+    assert ended.events == [("annotation", (1,), 6, 0)]
+
+
+def test_in_observe_mode_the_code_of_the_job_stays_what_its_launcher_would_see(tmp_path, slot):
+    ended = Ended(tmp_path, slot, is_acting=False)
+    assert ended.code == 128 + 6
+    assert ended.events == [("annotation", (1,), 6, 0)]
