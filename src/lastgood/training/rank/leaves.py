@@ -10,12 +10,13 @@ enter into the digest.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 ALIGN_BYTES = 64
 """No element of any type lies across a multiple of it."""
@@ -83,32 +84,29 @@ def cut(sizes_bytes: tuple[int, ...]) -> Leaves:
     return Leaves(tuple(tuple(leaf) for leaf in pieces), leaf_bytes, total)
 
 
-def hash_leaves(
-    pieces: Sequence[tuple[Piece, ...]], bytes_of: Callable[[Piece], memoryview]
-) -> list[bytes]:
-    """Return the digest of each leaf, from wherever its bytes are."""
+def contents_of(
+    pieces: Iterable[Piece], buffer_of: Callable[[int], memoryview]
+) -> Iterator[memoryview]:
+    """Yield the bytes of each piece; one whole tensor at a time is asked for, in order."""
+    at, buffer = -1, memoryview(b"")
+    for tensor, start, end, _ in pieces:
+        if tensor != at:
+            at, buffer = tensor, buffer_of(tensor)
+        yield buffer[start:end]
+
+
+def hash_leaves(pieces: Iterable[tuple[Piece, ...]], contents: Iterator[memoryview]) -> list[bytes]:
+    """Return the digest of each leaf; `contents` are the bytes of its pieces, one after the other."""
     found = []
     for leaf in pieces:
+        if len(leaf) == 1:  # most are: one call instead of three
+            found.append(xxhash.xxh3_128_digest(next(contents)))
+            continue
         digest = xxhash.xxh3_128()
-        for piece in leaf:
-            digest.update(bytes_of(piece))
+        for content in islice(contents, len(leaf)):
+            digest.update(content)
         found.append(digest.digest())
     return found
-
-
-class Buffers:
-    """The bytes of tensors, piece by piece; one whole tensor at a time is asked for, in order."""
-
-    def __init__(self, buffer_of: Callable[[int], memoryview]) -> None:
-        self._buffer_of = buffer_of
-        self._at = -1
-        self._buffer = memoryview(b"")
-
-    def bytes_of(self, piece: Piece) -> memoryview:
-        """Return the bytes of a piece."""
-        if piece.tensor != self._at:
-            self._at, self._buffer = piece.tensor, self._buffer_of(piece.tensor)
-        return self._buffer[piece.start : piece.end]
 
 
 def join(leaf_digests: Sequence[bytes]) -> str:

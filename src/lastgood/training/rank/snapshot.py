@@ -16,6 +16,7 @@ from __future__ import annotations
 import mmap
 import os
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -24,7 +25,7 @@ import xxhash
 from lastgood.base.clock import SystemClock
 from lastgood.base.errors import RecoveryError
 from lastgood.base.units import format_bytes
-from lastgood.training.rank.leaves import Buffers, Piece, Stripe, hash_leaves, join
+from lastgood.training.rank.leaves import Stripe, contents_of, hash_leaves, join
 from lastgood.training.rank.placement import Part, Placement, leaves_of, place
 from lastgood.training.rank.state import (
     Digests,
@@ -41,6 +42,7 @@ from lastgood.training.rank.state import (
 from lastgood.training.states.catalogue import HEADER_BYTES, read_snapshot_header, seal_header
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from lastgood.training.rank.state import Trainable
@@ -190,20 +192,21 @@ def _keep_and_hash(
     Piece by piece, so that the hash finds in the cache what the copy has just read; both read the live tensor.
     """
     found = list(replicated.values())
-    live = Buffers(lambda index: raw_bytes(found[index]))
+    pieces = leaves_of(plan.layout).pieces
+    live = contents_of(chain.from_iterable(pieces), lambda index: raw_bytes(found[index]))
     kept = memoryview(mapped)[HEADER_BYTES:]
     start, end = plan.stripe.start, plan.stripe.end
 
-    def bytes_of(piece: Piece) -> memoryview:
-        content = live.bytes_of(piece)
-        if start <= piece.place < end:
-            at = piece.place - start
-            kept[at : at + len(content)] = content
-        return content
+    def keep() -> Iterator[memoryview]:
+        for piece, content in zip(chain.from_iterable(pieces), live, strict=True):
+            if start <= piece.place < end:
+                at = piece.place - start
+                kept[at : at + len(content)] = content
+            yield content
 
     for part in plan.placement.private:
         kept[part.offset : part.end] = raw_bytes(private[part.entry.name])
-    return hash_leaves(leaves_of(plan.layout).pieces, bytes_of)
+    return hash_leaves(pieces, keep())
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -335,12 +338,12 @@ def _hash_stripe(mapped: mmap.mmap, layout: Layout, stripe: Stripe) -> list[byte
     """Return the digests of the leaves in a file."""
     whole = memoryview(mapped)
     base = HEADER_BYTES - stripe.start
-
-    def bytes_of(piece: Piece) -> memoryview:
-        at = base + piece.place
-        return whole[at : at + piece.end - piece.start]
-
-    return hash_leaves(leaves_of(layout).pieces[stripe.first_leaf : stripe.end_leaf], bytes_of)
+    pieces = leaves_of(layout).pieces[stripe.first_leaf : stripe.end_leaf]
+    contents = (
+        whole[base + place : base + place + end - start]
+        for _, start, end, place in chain.from_iterable(pieces)
+    )
+    return hash_leaves(pieces, contents)
 
 
 def _broken(header: dict[str, Any], holder: int, found: str) -> str:

@@ -14,6 +14,7 @@ import math
 import pickle
 import random
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,10 +22,18 @@ import torch
 import xxhash
 
 from lastgood.training.rank import shards
-from lastgood.training.rank.leaves import Buffers, aligned, cut, hash_leaves, join
+from lastgood.training.rank.leaves import aligned, contents_of, cut, hash_leaves, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_NUMPY_DTYPES = frozenset(
+    {
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+    }
+)
+"""Types that numpy has too: through it, the bytes of a tensor are had in half the time."""
 
 
 class RandomStreams(NamedTuple):
@@ -260,8 +269,9 @@ def fits(
 
 def raw_bytes(tensor: torch.Tensor) -> memoryview:
     """Return the bytes of a tensor in host memory, without a copy where it is contiguous there."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")
+    if tensor.dtype not in _NUMPY_DTYPES:
+        tensor = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    return tensor.numpy(force=True).ravel().view(np.uint8).data
 
 
 def digest_tensors(tensors: dict[str, torch.Tensor]) -> str:
@@ -273,8 +283,9 @@ def leaf_digests(tensors: dict[str, torch.Tensor]) -> list[bytes]:
     """Return the digest of each leaf of the tensors (see `leaves`)."""
     found = list(tensors.values())
     sizes = tuple(tensor.numel() * tensor.element_size() for tensor in found)
-    live = Buffers(lambda index: raw_bytes(found[index]))
-    return hash_leaves(cut(sizes).pieces, live.bytes_of)
+    pieces = cut(sizes).pieces
+    live = contents_of(chain.from_iterable(pieces), lambda index: raw_bytes(found[index]))
+    return hash_leaves(pieces, live)
 
 
 def digest_streams(streams: RandomStreams) -> bytes:
