@@ -65,6 +65,8 @@ class FaultKind(enum.StrEnum):
     """One bit of a parameter changes in the memory of one replica."""
     KILL_SUPERVISOR = "kill_supervisor"
     """The supervisor of the run is gone at once."""
+    INTERRUPT = "interrupt"
+    """A person presses Ctrl-C, once: SIGINT to the supervisor. No failure, but the run has to end in order."""
     STOP_SUPERVISOR = "stop_supervisor"
     """The supervisor stops for a while."""
     KILL_HELPER = "kill_helper"
@@ -103,6 +105,7 @@ FAILURE_CLASS: dict[FaultKind, FailureClass] = {
     FaultKind.TRUNCATE_SNAPSHOT: FailureClass.SDC,
     FaultKind.FLIP_PARAMETER: FailureClass.SDC,
     FaultKind.KILL_SUPERVISOR: FailureClass.FAIL_STOP,
+    FaultKind.INTERRUPT: FailureClass.PLANNED,
     FaultKind.STOP_SUPERVISOR: FailureClass.FAIL_SLOW,
     FaultKind.KILL_HELPER: FailureClass.FAIL_STOP,
     FaultKind.STOP_HELPER: FailureClass.FAIL_SLOW,
@@ -132,6 +135,7 @@ IN_STEP = frozenset(
 BESIDE = frozenset(
     {
         FaultKind.KILL_SUPERVISOR,
+        FaultKind.INTERRUPT,
         FaultKind.STOP_SUPERVISOR,
         FaultKind.KILL_HELPER,
         FaultKind.STOP_HELPER,

@@ -32,9 +32,10 @@ _HELPER = b"lastgood.training.rank.checkpoint"
 def inject_beside(fault: Fault, *, run: LiveRun, clock: Clock) -> Injected:
     """Carry out a fault of `BESIDE` now. Raises `NotInjected` when what it hits is not there."""
     match fault.kind:
-        case FaultKind.KILL_SUPERVISOR:
+        case FaultKind.KILL_SUPERVISOR | FaultKind.INTERRUPT:
+            number = signal.SIGINT if fault.kind is FaultKind.INTERRUPT else signal.SIGKILL
             with _opened(supervisor_of(run.folder)) as pidfd:
-                return send(pidfd, signal.SIGKILL, clock=clock)
+                return send(pidfd, number, clock=clock)
         case FaultKind.STOP_SUPERVISOR:
             with _opened(supervisor_of(run.folder)) as pidfd:
                 return stop_for(pidfd, fault.duration_us or 0, clock=clock)

@@ -54,6 +54,12 @@ def test_the_supervisor_is_whom_the_page_names(folder, victim):
     assert victim.wait(timeout=5) == -signal.SIGKILL
 
 
+def test_a_ctrl_c_is_one_interrupt_of_the_supervisor(folder, victim):
+    name_supervisor(folder, victim.pid)
+    hit(folder, FaultKind.INTERRUPT)
+    assert victim.wait(timeout=5) in {1, -signal.SIGINT, 130}
+
+
 def test_a_stopped_supervisor_goes_on_afterwards(folder, victim):
     name_supervisor(folder, victim.pid)
     made = hit(folder, FaultKind.STOP_SUPERVISOR, duration_us=50_000)

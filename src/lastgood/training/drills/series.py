@@ -100,7 +100,7 @@ def play_series(
         except KeyboardInterrupt:
             is_interrupted = True
             break
-        if records.exit_code == EXIT_INTERRUPTED:
+        if records.exit_code == EXIT_INTERRUPTED != job[0].expect.exit_code:
             is_interrupted = True
             break
         verdicts = [

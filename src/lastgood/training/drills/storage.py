@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +29,8 @@ _INTERRUPTED = Seen(
 _COMMITTED = Seen(kind="checkpoint.commit", words="a checkpoint is written")
 _CHECKPOINTS = JobSettings(checkpoint_every_us=500_000, steps=480, is_own_process=True)
 """Long enough for a helper that has to import torch, and for another one after it."""
+_ONE_CHECKPOINT = JobSettings(checkpoint_every_us=600_000_000, steps=480, is_own_process=True)
+"""None is due before the end: the one that is written is the last."""
 _RESTARTED = JobSettings(starts=2, steps=120, is_own_process=True)
 
 
@@ -80,6 +83,32 @@ DRILLS: tuple[Drill, ...] = (
             Seen(kind="restore", body=(("tier", "slot"),), words="it goes on from shared memory")
         ),
         run=_RESTARTED,
+    ),
+    _drill(
+        name="ctrl-c",
+        title="a person presses Ctrl-C, once",
+        faults=(a_fault(FaultKind.INTERRUPT, 0, when=When(step=100)),),
+        expect=Expectation(
+            outcome=Outcome.FINISHED,
+            incidents=0,
+            exit_code=130,
+            is_bitwise_equal=False,
+            says="SIGINT: stopping behind the present step",
+            seen=(
+                Seen(
+                    kind="planned.begin", body=(("reason", "SIGINT"),), words="a planned end begins"
+                ),
+                Seen(kind="checkpoint.commit", words="the last step is in a checkpoint"),
+                Seen(
+                    kind="run.end", body=(("exit_code", 130),), words="the run is closed with 130"
+                ),
+            ),
+            never=(
+                Seen(kind="incident.open", words="an incident"),
+                Seen(kind="isolate", words="a rank is ended for it"),
+            ),
+        ),
+        run=_ONE_CHECKPOINT,
     ),
     _drill(
         name="stop-supervisor",
@@ -159,13 +188,7 @@ DRILLS: tuple[Drill, ...] = (
             ),
             never=(Seen(kind="isolate", words="a rank is blamed for it"),),
         ),
-        # No checkpoint is due before the end: the one that is written is the last.
-        run=JobSettings(
-            steps=160,
-            arguments=("--grow-at", "100"),
-            is_own_process=True,
-            checkpoint_every_us=600_000_000,
-        ),
+        run=replace(_ONE_CHECKPOINT, arguments=("--grow-at", "100")),
     ),
     _drill(
         name="full-ledger",

@@ -93,6 +93,15 @@ def test_a_ctrl_c_keeps_what_was_played_and_says_what_was_not(job, tmp_path, end
     assert series.play_series([KILL, alone], tmp_path).has_held
 
 
+def test_a_drill_that_expects_the_code_of_a_ctrl_c_is_no_ctrl_c_of_the_series(job, tmp_path):
+    expect = dataclasses.replace(KILL.expect, exit_code=130)
+    pressed = dataclasses.replace(KILL, name="pressed", expect=expect, is_alone=True)
+    job.ends["pressed"] = "interrupted"
+    result = series.play_series([pressed, STOP], tmp_path)
+    assert not result.is_interrupted
+    assert [v.drill for v in result.verdicts] == ["pressed", "kill-rank-0"]
+
+
 def test_the_ledger_of_the_folder_holds_every_job_and_verifies(job, tmp_path):
     series.play_series([KILL, dataclasses.replace(STOP, is_alone=True)], tmp_path)
     with open_store(tmp_path / "ledger.db", create=False) as store:
