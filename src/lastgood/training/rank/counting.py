@@ -191,7 +191,7 @@ class Counting:
             self.slot.enter(Phase.COMPUTE, step=self.steps_done + 1)
 
     def _optimizer_stepped(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if self.is_counted_by_script:
+        if self.is_counted_by_script or is_empty_step(optimizer):
             return
         if self._leader is None:
             self._leader = id(optimizer)
@@ -242,6 +242,33 @@ class Counting:
         self.slot.enter(Phase.BETWEEN, step=step)
         if self.on_step is not None:
             self.on_step(step)
+
+
+def is_empty_step(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the step that was just made is none of the training: learning rate and gradients are all zero.
+
+    `torch.distributed.checkpoint` makes an optimizer's state by such a step before it loads into it.
+    A rate of zero alone is no sign: a warm-up may begin with it.
+    """
+    groups = optimizer.param_groups
+    if not all(_is_zero_rate(group.get("lr")) for group in groups):
+        return False
+    gradients = (p.grad for group in groups for p in group["params"] if p.grad is not None)
+    return not any(_has_value(gradient) for gradient in gradients)
+
+
+def _is_zero_rate(rate: object) -> bool:
+    """A rate on a device is not read: that would make the host wait for it at every step."""
+    if isinstance(rate, torch.Tensor):
+        return rate.device.type == "cpu" and not bool(rate.any())
+    return rate == 0
+
+
+def _has_value(gradient: torch.Tensor) -> bool:
+    # Of a sharded tensor only this rank's part: asking for the whole would be a collective.
+    to_local = getattr(gradient, "to_local", None)
+    own = gradient if to_local is None else to_local()
+    return own.layout is not torch.strided or bool(own.any())
 
 
 def steps_of(optimizer: torch.optim.Optimizer) -> int | None:
