@@ -47,6 +47,17 @@ class Revoked(_Message):
     """Leave this generation: cut its sockets and park."""
 
     generation: int
+    newest_step: int = -1
+    """Newest state that every rank has published, so far: probably the one that comes next; -1 = none."""
+
+
+class Prepare(_Message):
+    """A spare will probably serve this rank: it reads its states and opens its data while others leave."""
+
+    generation: int
+    rank: int
+    world: int
+    newest_step: int
 
 
 class Proceed(_Message):
@@ -189,9 +200,13 @@ class SectionChanged(_Message):
     wall_us: int
     step: int = 0
     """Newest accepted step of the rank."""
+    limit_us: int = 0
+    """The declared limit of one that opened; 0 = none. Its page may already tell of what comes behind the section."""
 
 
-ToWorker = Assignment | Revoked | Proceed | Resumed | StopAfter | FinishAcknowledged | DumpStack
+ToWorker = (
+    Assignment | Revoked | Prepare | Proceed | Resumed | StopAfter | FinishAcknowledged | DumpStack
+)
 ToSupervisor = (
     Hello
     | Ready

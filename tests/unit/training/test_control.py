@@ -28,7 +28,8 @@ PLAN = control.Plan(tier="slot", mode="repeat", restore_step=1, target_step=1, d
 ORDERS = [
     control.Assignment(generation=1, rank=0, world=2),
     control.Assignment(generation=2, rank=1, world=2, plan=PLAN, tolerance=(0.5).hex()),
-    control.Revoked(generation=1),
+    control.Revoked(generation=1, newest_step=7),
+    control.Prepare(generation=2, rank=1, world=2, newest_step=7),
     control.Proceed(generation=2),
     control.Resumed(generation=2, step=4),
     control.StopAfter(step=8),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,32 +14,31 @@ from lastgood.signals.reading import Phase, StepReport
 from lastgood.training import control
 from lastgood.training.rank import environment
 from lastgood.training.rank.addresses import write_addresses
+from lastgood.training.rank.ahead import ReadAhead
 from lastgood.training.rank.buckets import digest_of
 from lastgood.training.rank.checkpoint import load_checkpoint
 from lastgood.training.rank.comparing import compare_replay
 from lastgood.training.rank.feed import Feed
 from lastgood.training.rank.fitting import refuse_other_model
-from lastgood.training.rank.group import is_group_error
 from lastgood.training.rank.passes import (
     FIRST_SETTLED_STEP,
     Pass,
-    more_passes_of_probe,
     passes_after_restore,
 )
+from lastgood.training.rank.probing import Probing
+from lastgood.training.rank.raised import step_raised
 from lastgood.training.rank.replica import replicas_agree
 from lastgood.training.rank.shards import holds_shards
 from lastgood.training.rank.snapshot import (
     LoadedState,
     SnapshotMismatch,
     SnapshotWriter,
-    has_all_stripes,
     load_snapshot,
 )
 from lastgood.training.rank.state import (
     Digests,
     capture_streams,
     digest_state,
-    largest_difference,
     restore_streams,
 )
 from lastgood.training.rundir import SLOT_COUNT
@@ -77,10 +75,10 @@ class Generation:
         make_loader: Callable[[int, int], Iterable[Any]],
         injection: StepInjection,
     ) -> None:
-        self._link = link
+        self.link = link
         self.trainable = trainable
         self._make_loader = make_loader
-        self._clock = RunClock(SystemClock(), link.page.wall_offset_us)
+        self.clock = RunClock(SystemClock(), link.page.wall_offset_us)
         self.replica = replica
         self.injection = injection
         self.number = 0
@@ -91,14 +89,17 @@ class Generation:
         """True in a run that started from the script's own initial state and has not been probed yet."""
         self._has_begun = False
         """True once this process published the script's own initial state."""
+        self._is_in_start = True
+        """True until the script has its run."""
         self.passes: list[Pass] = []
         self._feed: Feed | None = None
+        self._ahead = ReadAhead(link.run)
         self._writer: SnapshotWriter | None = None
-        self._loaded: LoadedState | None = None
-        self._expected: LoadedState | None = None
+        self.loaded: LoadedState | None = None
+        """What the next passes begin with."""
+        self.expected: LoadedState | None = None
         """The published target of a predecessor replay."""
-        self._probed: list[bool] = []
-        """Whether each probe of this generation came out bit-equal; empty once all of them were made."""
+        self.probing = Probing(self)
         self._layout: Layout | None = None
         """The gradient buckets of the step that is replayed, where the wrapper is made with them."""
         self._trial: Digests | None = None
@@ -122,9 +123,10 @@ class Generation:
 
     def enter_next(self) -> None:
         """Leave this generation, park, and come back with a state restored in another one."""
+        self.link.on_revoked = self._read_ahead
         while True:
             self._leave()
-            assignment = self._link.wait_assignment()
+            assignment = self._next_assignment()
             has_joined = False
             try:
                 self._take(assignment)
@@ -134,32 +136,50 @@ class Generation:
                     self._read(assignment.plan)
                     self._layout = self._known_layout()
                     self._tell_restored(intact=True, buckets=digest_of(self._layout))
-                    if not self._link.wait_proceed(self.number):
+                    if not self.link.wait_proceed(self.number):
                         continue
                 self._join()
                 has_joined = True
                 self._begin(assignment.plan)
             except SnapshotMismatch as mismatch:
                 self._tell_restored(intact=False, bad_step=mismatch.step, detail=mismatch.detail)
-                self._link.wait_revoked(self.number)
+                self.link.wait_revoked(self.number)
                 continue
             except RuntimeError as error:
                 # A peer died while the group was formed, or what builds the data raised; the supervisor revokes.
-                self._tell_raised(error, is_group_error=not has_joined or is_group_error(error))
-                self._link.wait_revoked(self.number)
+                self._tell_raised(error, is_of_group=None if has_joined else True)
+                self.link.wait_revoked(self.number)
                 continue
-            self._link.slot.enter(Phase.BETWEEN, step=self.state_step)
+            self.link.slot.enter(Phase.BETWEEN, step=self.state_step)
+            self._is_in_start = False
             return
 
-    def _tell_raised(self, error: Exception, *, is_group_error: bool) -> None:
-        self._link.channel.send(
-            control.StepRaised(
-                generation=self.number,
-                step=self.state_step,
-                type_name=type(error).__name__,
-                message=str(error)[:2000],
-                is_group_error=is_group_error,
-                trace="".join(traceback.format_exception(error))[-8000:],
+    def _read_ahead(self, newest_step: int) -> None:
+        """On the control thread: this rank may still be in its step for a while."""
+        if newest_step >= 0:
+            self._ahead.begin(rank=self.rank, newest_step=newest_step)
+
+    def _next_assignment(self) -> Assignment:
+        while isinstance(message := self.link.wait_assignment(), control.Prepare):
+            self._prepare_for(message)
+        return message
+
+    def _prepare_for(self, message: control.Prepare) -> None:
+        """In a spare: read the states of the rank that it will probably serve, and open its data at them."""
+        self.link.slot.enter(Phase.RESTORING)
+        environment.release(rank=message.rank, world=message.world, generation=message.generation)
+        self._ahead.prepare(
+            self._make_loader,
+            rank=message.rank,
+            world=message.world,
+            newest_step=message.newest_step,
+        )
+        self.link.slot.enter(Phase.PARKED)
+
+    def _tell_raised(self, error: Exception, *, is_of_group: bool | None = None) -> None:
+        self.link.channel.send(
+            step_raised(
+                error, generation=self.number, step=self.state_step, is_of_group=is_of_group
             )
         )
 
@@ -167,12 +187,12 @@ class Generation:
         self.passes.clear()
         self._layout = None
         self.replica.unwrap()
-        self._forget_probes()
-        self._link.group.leave()
-        self._link.slot.close_section()
-        self._link.slot.enter(Phase.PARKED)
+        self.probing.forget()
+        self.link.group.leave()
+        self.link.slot.close_section()
+        self.link.slot.enter(Phase.PARKED)
         if self.number:
-            self._link.channel.send(control.Parked(generation=self.number))
+            self.link.channel.send(control.Parked(generation=self.number))
 
     def _take(self, assignment: Assignment) -> None:
         """Become the rank of the assignment."""
@@ -182,74 +202,75 @@ class Generation:
         )
         if self.rank != assignment.rank:
             self.rank = assignment.rank
-            self._writer = SnapshotWriter(
-                self._link.run, self.rank, stripe_count=assignment.stripes
-            )
-            self._feed = None
+            self._writer = SnapshotWriter(self.link.run, self.rank, stripe_count=assignment.stripes)
+            self._feed = self._ahead.feed_of(self.rank)
             self.injection.serve_rank(self.rank)
         environment.release(rank=self.rank, world=self.world, generation=self.number)
-        self._link.slot.begin_generation(self.number, self.rank)
+        self.link.slot.begin_generation(self.number, self.rank)
 
     def _read(self, plan: Plan) -> None:
         """Re-read the states of the plan and hash every byte; nothing is loaded yet."""
-        self._link.slot.enter(Phase.RESTORING)
+        self.link.slot.enter(Phase.RESTORING)
         self._mode = VerifyMode(plan.mode)
         if plan.tier == Tier.CHECKPOINT:
-            self._loaded = load_checkpoint(plan.locator, rank=self.rank, step=plan.restore_step)
+            self.loaded = load_checkpoint(plan.locator, rank=self.rank, step=plan.restore_step)
         else:
-            self._loaded = load_snapshot(self._link.run, self.rank, plan.restore_step)
-        self._expected = self._loaded
+            self.loaded = self._ahead.state(self.rank, plan.restore_step)
+        self.expected = self.loaded
         if self._mode is VerifyMode.PREDECESSOR:
-            self._expected = load_snapshot(self._link.run, self.rank, plan.target_step)
-        found = self._expected.digests.replica
+            self.expected = self._ahead.state(self.rank, plan.target_step)
+        self._ahead.forget()
+        found = self.expected.digests.replica
         if found != plan.digest:
             raise SnapshotMismatch(
                 plan.target_step, f"hashes to {found}, the ranks agreed on {plan.digest}"
             )
 
     def _join(self) -> None:
-        self._link.slot.enter(Phase.JOINING)
-        self._link.group.join(
+        self.link.slot.enter(Phase.JOINING)
+        self.link.group.join(
             generation=self.number,
             rank=self.rank,
             world=self.world,
-            store=self._link.run.store(self.number),
+            store=self.link.run.store(self.number),
         )
 
     def _begin(self, plan: Plan | None) -> None:
         """Load the state and plan the passes that verify it; or start from the script's own state."""
-        self._link.slot.enter(Phase.RESTORING)
+        self.link.slot.enter(Phase.RESTORING)
         self.injection.begin_rank()
         if self._feed is None:
             self._feed = Feed(self._make_loader, rank=self.rank, world=self.world)
         if plan is None:
             self._start_fresh()
             return
-        assert self._loaded is not None, "read before it is begun"
+        assert self.loaded is not None, "read before it is begun"
         assert self._mode is not None, "read before it is begun"
         self.is_fresh = False
         self.state_step = plan.restore_step
-        self._link.slot.set_published(plan.restore_step)
-        if not self._link.has_buckets:
+        self.link.slot.set_published(plan.restore_step)
+        if not self.link.has_buckets:
             self._layout = None  # all ranks make the same passes
-        passes = self._passes_of(self._mode, self._loaded)
+        passes = self._passes_of(self._mode, self.loaded)
         if self.replica.is_made_anew:
             # There is nothing to load into before it is made, and what is new needs no second making.
             self.replica.wrap(is_synced=True, layout=self._layout)
             passes = (replace(passes[0], wraps=False), *passes[1:])
-        refuse_other_model(self.trainable, self._loaded)
-        self._load(self._loaded)
+        refuse_other_model(self.trainable, self.loaded)
+        if self._is_in_start:
+            # The script may look at what it restored; whoever comes back from a step loads before the first pass.
+            self.load(self.loaded)
         self.passes = list(passes)
 
     def _known_layout(self) -> Layout | None:
         """The gradient buckets of the step that is replayed, where a wrapper can be made with them."""
-        assert self._expected is not None, "read before it is told"
+        assert self.expected is not None, "read before it is told"
         is_usable = (
             self._mode is VerifyMode.PREDECESSOR
             and self.replica.can_lay_out
-            and self._expected.step >= FIRST_SETTLED_STEP
+            and self.expected.step >= FIRST_SETTLED_STEP
         )
-        return self._expected.position.get("buckets") if is_usable else None
+        return self.expected.position.get("buckets") if is_usable else None
 
     def _passes_of(self, mode: VerifyMode, loaded: LoadedState) -> tuple[Pass, ...]:
         return passes_after_restore(
@@ -263,7 +284,7 @@ class Generation:
     def _start_fresh(self) -> None:
         began = self._begin_again() if self._has_begun else None
         if began is not None and not self.replica.is_made_anew:
-            self._load(began)
+            self.load(began)
         self.is_fresh = True
         self.state_step = 0
         replicated, private = self.trainable.tensors()
@@ -277,10 +298,10 @@ class Generation:
                 next="seed before the model is made, or leave init_sync of DDP as it is",
             )
         if began is not None and self.replica.is_made_anew:
-            self._load(began)
+            self.load(began)
         self._publish_state(0)
         self._has_begun = True
-        write_addresses(self._link.run.addresses(self._link.worker), self.trainable.model)
+        write_addresses(self.link.run.addresses(self.link.worker), self.trainable.model)
 
     def _begin_again(self) -> LoadedState:
         """Return the state that this rank began with, since it had begun its first step when a peer died.
@@ -288,15 +309,15 @@ class Generation:
         Where the state lies in stripes, that of the peer may be missing: then only a new process has it whole.
         """
         try:
-            return load_snapshot(self._link.run, self.rank, 0)
+            return load_snapshot(self.link.run, self.rank, 0)
         except SnapshotMismatch as mismatch:
-            self._tell_raised(mismatch, is_group_error=True)
+            self._tell_raised(mismatch, is_of_group=True)
             os._exit(EXIT_NOT_WHOLE)
 
     def _tell_restored(
         self, *, intact: bool, bad_step: int | None = None, detail: str = "", buckets: str = ""
     ) -> None:
-        self._link.channel.send(
+        self.link.channel.send(
             control.StateRestored(
                 generation=self.number,
                 rank=self.rank,
@@ -307,7 +328,8 @@ class Generation:
             )
         )
 
-    def _load(self, state: LoadedState) -> None:
+    def load(self, state: LoadedState) -> None:
+        """Set the live objects, the random streams and the data to a state."""
         self.trainable.load(state.tensors, state.values)
         restore_streams(state.streams)
         self.feed.seek(state.position["feed"], step=state.step)
@@ -316,13 +338,13 @@ class Generation:
 
     def prepare(self, this: Pass) -> None:
         """Set the state, and the wrapper where the pass asks for one, before the user's step runs."""
-        assert self._loaded is not None, "passes follow a restore"
+        assert self.loaded is not None, "passes follow a restore"
         if this.wraps:
             # A large model takes its time to be made or wrapped anew, and is no hang.
-            self._link.slot.enter(Phase.RESTORING)
+            self.link.slot.enter(Phase.RESTORING)
             self.replica.wrap(is_synced=True, layout=self._layout)
-        self._load(self._loaded)
-        self._link.slot.enter(Phase.BETWEEN)
+        self.load(self.loaded)
+        self.link.slot.enter(Phase.BETWEEN)
 
     def accept(self, report: StepReport) -> bool:
         """Publish the state after a new step; False when the generation was revoked while waiting at the gate."""
@@ -330,20 +352,20 @@ class Generation:
             return False
         digests = self._publish_state(report.step)
         self.state_step = report.step
-        self._link.slot.publish(
-            replace(report, digest=digests.replica), done_wall_us=self._clock.wall_us()
+        self.link.slot.publish(
+            replace(report, digest=digests.replica), done_wall_us=self.clock.wall_us()
         )
         return True
 
     def _wait_at_gate(self, step: int) -> bool:
-        page = self._link.page
+        page = self.link.page
         while page.assessed_step < step - _GATE_DEPTH or page.pinned_step == step - SLOT_COUNT:
-            if self._link.is_revoked(self.number):
+            if self.link.is_revoked(self.number):
                 return False
             # Held back by others, for as long as it takes: this rank is not the one that hangs.
-            self._link.slot.enter(Phase.HELD)
-            self._clock.sleep_us(GATE_POLL_US)
-        self._link.slot.enter(_SNAPSHOT)
+            self.link.slot.enter(Phase.HELD)
+            self.clock.sleep_us(GATE_POLL_US)
+        self.link.slot.enter(_SNAPSHOT)
         return True
 
     def _publish_state(self, step: int) -> Digests:
@@ -355,99 +377,48 @@ class Generation:
             streams=capture_streams(),
             position={"feed": self.feed.position, "buckets": self.replica.layout},
         )
-        self._link.slot.set_published(step)
+        self.link.slot.set_published(step)
         return digests
 
-    def _digests(self) -> Digests:
+    def digests(self) -> Digests:
+        """Return the digests of the live state."""
         replicated, private = self.trainable.tensors()
         return digest_state(replicated, private, capture_streams())
 
-    def _live_tensors(self) -> dict[str, torch.Tensor]:
+    def live_tensors(self) -> dict[str, torch.Tensor]:
+        """Return the live tensors by name."""
         replicated, private = self.trainable.tensors()
         return replicated | private
 
     def keep_trial(self) -> None:
         """Remember the first of two runs of a step."""
-        self._trial = self._digests()
+        self._trial = self.digests()
         self._trial_tensors = {}
         if self._tolerance is not None:
             self._trial_tensors = {
-                name: tensor.clone() for name, tensor in self._live_tensors().items()
+                name: tensor.clone() for name, tensor in self.live_tensors().items()
             }
-
-    def begin_probe(self, passes: tuple[Pass, ...]) -> None:
-        """Run the newest step once more from its predecessor."""
-        self.is_fresh = False
-        if not self._wait_for_stripes(self.state_step):
-            return
-        self._loaded = load_snapshot(self._link.run, self.rank, self.state_step - 1)
-        self._expected = load_snapshot(self._link.run, self.rank, self.state_step)
-        self.passes = list(passes)
-
-    def _wait_for_stripes(self, step: int) -> bool:
-        """Wait until the other ranks have published their stripes of a state; False when the generation is over."""
-        while not has_all_stripes(self._link.run, self.rank, step):
-            if self._link.is_revoked(self.number):
-                return False
-            self._link.slot.enter(Phase.HELD)
-            self._clock.sleep_us(GATE_POLL_US)
-        return True
-
-    def settle_probe(self) -> None:
-        """Ask for more probes where the step did not repeat on some rank: all of them make the same passes."""
-        if self.passes or not self._probed:
-            return
-        assert self._expected is not None, "a probe compares with a published state"
-        if len(self._probed) == 1 and not self.replica.holds_everywhere(self._probed[0]):
-            step, has_buckets = self._expected.step, self.replica.has_buckets
-            self.passes = list(more_passes_of_probe(step, has_buckets=has_buckets))
-            return
-        self._forget_probes()
-
-    def _forget_probes(self) -> None:
-        self._probed.clear()
-        self._loaded = self._expected = None
-
-    def end_probe(self) -> None:
-        """Measure how far two runs of one step differ; the published result stays the valid one."""
-        assert self._expected is not None, "a probe compares with a published state"
-        is_bitwise = self._digests() == self._expected.digests
-        noise = (
-            0.0 if is_bitwise else largest_difference(self._live_tensors(), self._expected.tensors)
-        )
-        self._link.channel.send(
-            control.NoiseMeasured(
-                rank=self.rank,
-                step=self._expected.step,
-                probe=len(self._probed) + 1,
-                is_bitwise=is_bitwise,
-                noise=noise.hex(),
-            )
-        )
-        if not is_bitwise:
-            self._load(self._expected)
-        self._probed.append(is_bitwise)
 
     def end_replay(self, report: StepReport, *, is_beyond_end: bool = False) -> bool:
         """Compare a replay, report it, and wait for the verdict; False when its result was not kept.
 
         A state at the very end of a run is verified by a step that the run never asked for: that one is taken back.
         """
-        assert self._expected is not None, "a replay compares"
-        assert self._loaded is not None, "a replay starts from a restored state"
-        found = self._digests()
+        assert self.expected is not None, "a replay compares"
+        assert self.loaded is not None, "a replay starts from a restored state"
+        found = self.digests()
         is_again = self._mode is VerifyMode.PREDECESSOR
         outcome, detail = compare_replay(
             found,
-            self._expected.digests if is_again else self._trial,
+            self.expected.digests if is_again else self._trial,
             tolerance=self._tolerance,
-            live=self._live_tensors,
-            reference=self._expected.tensors if is_again else self._trial_tensors,
+            live=self.live_tensors,
+            reference=self.expected.tensors if is_again else self._trial_tensors,
         )
         if not self._held_layout(outcome):
             return False
-        self._link.slot.enter(Phase.HELD)
-        self._link.channel.send(
+        self.link.slot.enter(Phase.HELD)
+        self.link.channel.send(
             control.StepReplayed(
                 generation=self.number,
                 rank=self.rank,
@@ -457,23 +428,23 @@ class Generation:
                 detail=detail,
             )
         )
-        if not self._link.wait_resumed(self.number):
+        if not self.link.wait_resumed(self.number):
             return False
         if self._mode is VerifyMode.PREDECESSOR:
             self.state_step = report.step
-            self._link.slot.set_published(report.step)
+            self.link.slot.set_published(report.step)
             if outcome is not ReplayOutcome.EQUAL:
-                self._load(self._expected)
+                self.load(self.expected)
             is_kept = True
         elif is_beyond_end:
-            self._load(self._loaded)
+            self.load(self.loaded)
             is_kept = False
         else:
             is_kept = self.accept(report)
-        self._loaded = self._expected = self._trial = None
+        self.loaded = self.expected = self._trial = None
         self._trial_tensors = {}
         with suppress(OSError):
-            write_addresses(self._link.run.addresses(self._link.worker), self.trainable.model)
+            write_addresses(self.link.run.addresses(self.link.worker), self.trainable.model)
         return is_kept
 
     def _held_layout(self, outcome: ReplayOutcome) -> bool:
@@ -481,16 +452,16 @@ class Generation:
         if self._layout is None:
             return True
         assert self._mode is not None, "a replay has a mode"
-        assert self._loaded is not None, "a replay starts from a restored state"
+        assert self.loaded is not None, "a replay starts from a restored state"
         is_right = outcome is not ReplayOutcome.DIFFERENT and self.replica.layout == self._layout
         self._layout = None
         try:
             if self.replica.holds_everywhere(is_right):
                 return True
         except RuntimeError as error:  # a peer died meanwhile
-            self._tell_raised(error, is_group_error=is_group_error(error))
-            self._link.slot.enter(Phase.HELD)
-            self._link.wait_revoked(self.number)
+            self._tell_raised(error)
+            self.link.slot.enter(Phase.HELD)
+            self.link.wait_revoked(self.number)
             return False
-        self.passes += self._passes_of(self._mode, self._loaded)
+        self.passes += self._passes_of(self._mode, self.loaded)
         return False

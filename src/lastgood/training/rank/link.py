@@ -18,7 +18,7 @@ from lastgood.training.rank.vigil import LOOK_US, Vigil
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lastgood.training.control import Assignment, Channel
+    from lastgood.training.control import Assignment, Channel, Prepare
     from lastgood.training.rundir import RunDir
     from lastgood.training.slot import ControlPage, StatusSlot
 
@@ -41,7 +41,7 @@ class Link:
         self.group = Group()
         self._changed = threading.Condition()
         """Guards what the control thread sets and the main thread waits for."""
-        self._assignments: deque[Assignment] = deque()
+        self._assignments: deque[Assignment | Prepare] = deque()
         self._has_served = False
         """True once there was an assignment."""
         self._revoked_generation = 0
@@ -53,6 +53,8 @@ class Link:
         self.stop_after: int | None = None
         self.has_left_loop = False
         """True once the script's training loop came to its end by itself."""
+        self.on_revoked: Callable[[int], None] | None = None
+        """Called on the control thread with the newest state that every rank has published."""
         self.on_script_end: Callable[[int], None] | None = None
         """Set by the run and called with the exit code, so that a loop left early still ends in order."""
 
@@ -84,6 +86,8 @@ class Link:
                 case control.Assignment():
                     self._has_served = True
                     self._assignments.append(message)
+                case control.Prepare():
+                    self._assignments.append(message)
                 case control.Revoked():
                     self._revoked_generation = max(self._revoked_generation, message.generation)
                 case control.Proceed():
@@ -98,17 +102,23 @@ class Link:
             self._changed.notify_all()
         if isinstance(message, control.Revoked):
             self.group.cut(message.generation)
+            if self.on_revoked is not None:
+                self.on_revoked(message.newest_step)
 
     def is_revoked(self, generation: int) -> bool:
         """True when this generation is over."""
         return self._revoked_generation >= generation
 
-    def wait_assignment(self) -> Assignment:
-        """Wait, parked, for the next assignment that is not already revoked."""
+    def wait_assignment(self) -> Assignment | Prepare:
+        """Wait, parked, for the next assignment that is not already revoked, or for the announcement of one."""
         with self._changed:
             while True:
                 while self._assignments:
                     assignment = self._assignments.popleft()
+                    if isinstance(assignment, control.Prepare):
+                        if not self._assignments:
+                            return assignment
+                        continue  # what it announced has come
                     if not self.is_revoked(assignment.generation):
                         return assignment
                     # Whoever revoked it waits for this worker to park, which it never left.

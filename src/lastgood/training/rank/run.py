@@ -8,7 +8,6 @@ loop parks, joins the next generation, restores, rewinds and hands out the batch
 from __future__ import annotations
 
 import math
-import traceback
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,10 @@ from lastgood.training import control
 from lastgood.training.rank.build import Blueprint
 from lastgood.training.rank.feed import EndOfEpoch
 from lastgood.training.rank.generation import Generation
-from lastgood.training.rank.group import is_group_error
 from lastgood.training.rank.injection import StepInjection
 from lastgood.training.rank.observed_run import is_observed, start_observed
 from lastgood.training.rank.passes import Pass, PassKind, passes_of_probe
+from lastgood.training.rank.raised import step_raised
 from lastgood.training.rank.replica import Replica
 from lastgood.training.rank.sizing import ready_message
 from lastgood.training.rank.starving import OwnWait
@@ -270,7 +269,7 @@ class Run:
     def _next_batch(self, *, last_epoch: float, steps: int | None) -> tuple[Any] | None:
         """Return the next batch in a tuple, or None when there is no further step."""
         generation = self._generation
-        generation.settle_probe()
+        generation.probing.settle()
         if generation.passes:
             self._pass = generation.passes[0]
             generation.prepare(self._pass)
@@ -337,7 +336,7 @@ class Run:
 
     @contextmanager
     def _section(self, name: str, limit_us: int, counts_as: str) -> Generator[None]:
-        self._tell_section(name, counts_as, is_open=True)
+        self._tell_section(name, counts_as, is_open=True, limit_us=limit_us)
         self._link.slot.open_section(name, limit_us)
         opened_us = self._clock.monotonic_us()
         self._generation.injection.enter_section()
@@ -353,7 +352,9 @@ class Run:
             self._link.slot.enter(Phase.BETWEEN)
             self._tell_section(name, counts_as, is_open=False)
 
-    def _tell_section(self, name: str, counts_as: str, *, is_open: bool) -> None:
+    def _tell_section(
+        self, name: str, counts_as: str, *, is_open: bool, limit_us: int = 0
+    ) -> None:
         self._link.channel.send(
             control.SectionChanged(
                 rank=self.rank,
@@ -362,6 +363,7 @@ class Run:
                 is_open=is_open,
                 wall_us=self._clock.wall_us(),
                 step=self.steps_done,
+                limit_us=limit_us,
             )
         )
 
@@ -391,7 +393,7 @@ class Run:
             case PassKind.STEP:
                 step.is_accepted = generation.accept(self._report(this, step))
                 if this.step == PROBE_STEP and generation.is_fresh:
-                    generation.begin_probe(
+                    generation.probing.begin(
                         passes_of_probe(this.step, has_buckets=self.model.has_buckets)
                     )
             case PassKind.DISCARD:
@@ -399,7 +401,7 @@ class Run:
             case PassKind.TRIAL:
                 generation.keep_trial()
             case PassKind.PROBE:
-                generation.end_probe()
+                generation.probing.end()
             case PassKind.REPLAY:
                 step.is_accepted = generation.end_replay(
                     self._report(this, step), is_beyond_end=self._is_beyond_end
@@ -447,14 +449,7 @@ class Run:
         number = self._generation.number
         if not self._link.is_revoked(number):
             self._link.channel.send(
-                control.StepRaised(
-                    generation=number,
-                    step=self._generation.state_step + 1,
-                    type_name=type(error).__name__,
-                    message=str(error)[:2000],
-                    is_group_error=is_group_error(error),
-                    trace="".join(traceback.format_exception(error))[-8000:],
-                )
+                step_raised(error, generation=number, step=self._generation.state_step + 1)
             )
             self._link.slot.enter(Phase.HELD)
             self._link.wait_revoked(number)

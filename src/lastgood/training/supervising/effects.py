@@ -65,11 +65,7 @@ class Effects:
                     supervisor.workers[name].kill()
                     self._killed_us[name] = supervisor.now_us()
             case messages.Revoke():
-                self.is_generation_up = False
-                for name in action.workers:
-                    supervisor.workers[name].channel.send(
-                        control.Revoked(generation=action.generation)
-                    )
+                self._revoke(action)
             case messages.ReadCatalogue():
                 self.is_generation_up = False
                 supervisor.tell_loop(messages.CatalogueRead(candidates=self._candidates()))
@@ -86,6 +82,44 @@ class Effects:
                     action,
                     ledger=supervisor.options.ledger,
                 )
+
+    def _revoke(self, action: messages.Revoke) -> None:
+        """Tell the survivors to leave, and the spares which ranks they will probably serve."""
+        self.is_generation_up = False
+        supervisor = self._supervisor
+        newest_step = min(self._published_steps(), default=-1)
+        self._prepare_spares(action.generation + 1, newest_step)
+        revoked = control.Revoked(generation=action.generation, newest_step=newest_step)
+        for name in action.workers:
+            supervisor.workers[name].channel.send(revoked)
+
+    def _prepare_spares(self, generation: int, newest_step: int) -> None:
+        """Said first: a spare has the most to do."""
+        supervisor = self._supervisor
+        assert supervisor.state is not None, "the loop revokes"
+        crew = supervisor.state.crew
+        if newest_step < 1:
+            return
+        for rank, name in zip(crew.vacant_ranks, crew.spares, strict=False):
+            spare = supervisor.workers[name]
+            spare.set_niceness(own_niceness())
+            spare.channel.send(
+                control.Prepare(
+                    generation=generation,
+                    rank=rank,
+                    world=len(crew.serving),
+                    newest_step=newest_step,
+                )
+            )
+
+    def _published_steps(self) -> list[int]:
+        """The newest state of each rank, where its worker is still known."""
+        supervisor = self._supervisor
+        return [
+            supervisor.workers[name].slot.view().published_step
+            for name in supervisor.serving
+            if name in supervisor.workers
+        ]
 
     def _candidates(self) -> tuple[messages.Candidate, ...]:
         options = self._supervisor.options
@@ -304,11 +338,7 @@ class Effects:
             with suppress(OSError):  # no room: outside readers see the last one until there is
                 supervisor.run_dir.write_state(state)
                 self._last_state = state
-        steps = [
-            supervisor.workers[n].slot.view().published_step
-            for n in supervisor.serving
-            if n in supervisor.workers
-        ]
+        steps = self._published_steps()
         if steps != self._last_steps:
             self._last_steps = steps
             os.pwrite(self._progress, struct.pack(f"<{len(steps)}q", *steps), 0)

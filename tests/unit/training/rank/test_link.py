@@ -63,6 +63,22 @@ def test_an_assignment_is_taken_once_and_without_a_word(link):
     assert link.sent == []
 
 
+def test_an_announced_rank_is_taken_up_unless_the_assignment_has_come(link):
+    announced = control.Prepare(generation=2, rank=1, world=2, newest_step=7)
+    link._take(announced)
+    assert link.wait_assignment() == announced
+    link._take(announced)
+    link._take(assignment(2))
+    assert link.wait_assignment() == assignment(2)
+
+
+def test_a_revocation_says_what_may_be_read_ahead(link):
+    heard = []
+    link.on_revoked = heard.append
+    link._take(control.Revoked(generation=1, newest_step=7))
+    assert heard == [7]
+
+
 @pytest.mark.parametrize("wait", ["wait_proceed", "wait_resumed", "wait_finish"])
 def test_a_revocation_ends_every_wait(link, wait):
     link._take(control.Revoked(generation=3))

@@ -1,0 +1,64 @@
+"""While the survivors leave, each spare hears which rank it will probably serve, and all hear which state comes next."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lastgood.recovery import messages
+from lastgood.recovery.crew import Standing, first_crew
+from lastgood.training import control
+from lastgood.training.supervising.effects import Effects
+
+
+@pytest.fixture
+def made(tmp_path):
+    sent = []
+
+    def worker(name, published):
+        return SimpleNamespace(
+            channel=SimpleNamespace(send=lambda message: sent.append((name, message))),
+            slot=SimpleNamespace(view=lambda: SimpleNamespace(published_step=published)),
+            set_niceness=lambda value: None,
+        )
+
+    crew = first_crew(["w0", "w1", "w2"], spare_count=2).spare_ready("s1").spare_ready("s2")
+    published = {"w0": 9, "w1": 8, "w2": 9, "s1": 0, "s2": 0}
+    supervisor = SimpleNamespace(
+        run_dir=SimpleNamespace(progress=tmp_path / "progress.bin"),
+        serving=("w0", "w1", "w2"),
+        workers={name: worker(name, step) for name, step in published.items()},
+        state=SimpleNamespace(crew=crew),
+    )
+    effects = Effects(supervisor)
+    yield SimpleNamespace(effects=effects, sent=sent, supervisor=supervisor)
+    effects.close()
+
+
+def lose(made, *workers):
+    state = made.supervisor.state
+    state.crew = state.crew.moved(workers, Standing.DOOMED)
+    survivors = state.crew.serving_with(Standing.ACTIVE)
+    made.effects.carry_out(messages.Revoke(4, survivors))
+
+
+def prepared(rank, newest_step=8):
+    return control.Prepare(generation=5, rank=rank, world=3, newest_step=newest_step)
+
+
+def test_the_oldest_spare_prepares_for_the_lost_rank(made):
+    lose(made, "w1")
+    revoked = control.Revoked(generation=4, newest_step=8)
+    assert made.sent == [("s1", prepared(1)), ("w0", revoked), ("w2", revoked)]
+
+
+def test_two_spares_prepare_for_two_ranks_in_the_order_in_which_they_will_be_taken(made):
+    lose(made, "w0", "w2")
+    assert made.sent[:2] == [("s1", prepared(0)), ("s2", prepared(2))]
+    crew = made.supervisor.state.crew.moved(["w0", "w2"], Standing.GONE)
+    assert crew.moved(["w1"], Standing.PARKED).reassigned().serving == ("s1", "w1", "s2")
+
+
+def test_nothing_is_prepared_where_no_state_has_a_predecessor(made):
+    made.supervisor.workers["w1"].slot.view = lambda: SimpleNamespace(published_step=0)
+    lose(made, "w1")
+    assert [name for name, _ in made.sent] == ["w0", "w2"]
