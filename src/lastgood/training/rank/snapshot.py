@@ -242,7 +242,8 @@ def load_snapshot(run: RunDir, rank: int, step: int) -> LoadedState:
     Of a striped state the stripes of all ranks are read, and hashed.
     """
     own = _open(run, rank, step)
-    return _load_private(own, rank, *_load_replicated(run, own, rank))
+    content = _content(own, rank)
+    return _load_private(own, content, rank, *_load_replicated(run, own, content.layout, rank))
 
 
 def load_world(run: RunDir, *, world: int, step: int) -> list[LoadedState]:
@@ -250,11 +251,15 @@ def load_world(run: RunDir, *, world: int, step: int) -> list[LoadedState]:
     opened = [_open(run, rank, step) for rank in range(world)]
     if opened[0].header["stripes"] == 1:
         return [load_snapshot(run, rank, step) for rank in range(world)]
-    shared = _load_replicated(run, opened[0], 0)
+    contents = [_content(own, rank) for rank, own in enumerate(opened)]
+    shared = _load_replicated(run, opened[0], contents[0].layout, 0)
     for rank, other in enumerate(opened):
         if other.header["digest"] != opened[0].header["digest"]:
             raise SnapshotMismatch(step, f"ranks 0 and {rank} do not hold the same state")
-    return [_load_private(own, rank, *shared) for rank, own in enumerate(opened)]
+    return [
+        _load_private(own, content, rank, *shared)
+        for rank, (own, content) in enumerate(zip(opened, contents, strict=True))
+    ]
 
 
 def _open(run: RunDir, rank: int, step: int) -> _Opened:
@@ -272,21 +277,28 @@ def _open(run: RunDir, rank: int, step: int) -> _Opened:
     return _Opened(header, mapped)
 
 
-def _content(own: _Opened, rank: int) -> tuple[Layout, dict[str, Any]]:
-    """Return layout and values of a snapshot's blob, once its bytes hashed to their digest."""
+class _Content(NamedTuple):
+    """What the blob of a snapshot holds."""
+
+    layout: Layout
+    values: dict[str, Any]
+
+
+def _content(own: _Opened, rank: int) -> _Content:
+    """Return what a snapshot's blob holds, once its bytes hashed to their digest."""
     blob = own.blob()
     if xxhash.xxh3_128_hexdigest(blob) != own.header["blob_digest"]:
         raise SnapshotMismatch(
             own.header["step"],
             f"the bytes of the random streams and data position of rank {rank} changed",
         )
-    layout, values = unpack_each(blob)
-    return layout, values
+    return _Content(*unpack_each(blob))
 
 
-def _load_replicated(run: RunDir, own: _Opened, rank: int) -> tuple[dict[str, torch.Tensor], str]:
+def _load_replicated(
+    run: RunDir, own: _Opened, layout: Layout, rank: int
+) -> tuple[dict[str, torch.Tensor], str]:
     """Return the replicated tensors and their digest, from one whole snapshot or from the stripes of all ranks."""
-    layout, _ = _content(own, rank)
     # Private tensors may have other shapes on other ranks (shards have), so only what is shared is laid out here.
     layout = layout._replace(private=(), data_bytes=layout.replicated_bytes)
     step, count = own.header["step"], own.header["stripes"]
@@ -367,10 +379,10 @@ def _assembled(parts: list[tuple[Part, torch.Tensor]], entry: Entry) -> torch.Te
 
 
 def _load_private(
-    own: _Opened, rank: int, replicated: dict[str, torch.Tensor], digest: str
+    own: _Opened, content: _Content, rank: int, replicated: dict[str, torch.Tensor], digest: str
 ) -> LoadedState:
     """Add what belongs to one rank, hashed."""
-    layout, content = _content(own, rank)
+    layout, values = content
     step = own.header["step"]
     placement = _placement_of(layout, own.header)
     private = {
@@ -378,7 +390,7 @@ def _load_private(
     } | {part.entry.name: part.view(own.mapped) for part in placement.private}
     if _has_dirty_gaps(own.mapped, placement):
         raise SnapshotMismatch(step, f"bytes between two tensors changed, kept by rank {rank}")
-    found = digest_private(private, content["streams"])
+    found = digest_private(private, values["streams"])
     if found != own.header["private_digest"]:
         raise SnapshotMismatch(
             step, f"private state hashes to {found}, published {own.header['private_digest']}"
@@ -387,9 +399,9 @@ def _load_private(
         step,
         Digests(digest, found),
         replicated | private,
-        content["values"],
-        content["streams"],
-        content["position"],
+        values["values"],
+        values["streams"],
+        values["position"],
     )
 
 

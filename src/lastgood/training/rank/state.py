@@ -13,6 +13,7 @@ import io
 import math
 import pickle
 import random
+from array import array
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,6 +44,24 @@ class RandomStreams(NamedTuple):
     numpy: Any
     python: tuple[Any, ...]
     cuda: tuple[torch.Tensor, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as plain bytes: torch makes an archive of each tensor, and the words of Python's stream are 625."""
+        version, words, gauss = self.python
+        of_torch, *of_cuda = (state.numpy().tobytes() for state in (self.torch, *self.cuda))
+        of_python = (version, array("I", words).tobytes(), gauss)
+        return streams_from_bytes, (of_torch, self.numpy, of_python, of_cuda)
+
+
+def streams_from_bytes(
+    of_torch: bytes, of_numpy: Any, of_python: tuple[Any, bytes, Any], of_cuda: list[bytes]
+) -> RandomStreams:
+    """Return unpickled streams. Checkpoints name this function, older ones `RandomStreams` itself: both are read."""
+    version, words, gauss = of_python
+    first, *cuda = (
+        torch.frombuffer(bytearray(raw), dtype=torch.uint8) for raw in (of_torch, *of_cuda)
+    )
+    return RandomStreams(first, of_numpy, (version, tuple(array("I", words)), gauss), tuple(cuda))
 
 
 def capture_streams() -> RandomStreams:
@@ -317,9 +336,7 @@ def digest_private(private: dict[str, torch.Tensor], streams: RandomStreams) -> 
 
 def pack(value: object) -> bytes:
     """Pickle the blob of a snapshot."""
-    out = io.BytesIO()
-    pickle.dump(value, out, protocol=pickle.HIGHEST_PROTOCOL)
-    return out.getvalue()
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def unpack(raw: bytes) -> Any:

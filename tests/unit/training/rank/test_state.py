@@ -1,16 +1,21 @@
 """Capture and restore of everything that a step depends on: the oracle is the undisturbed object itself."""
 
 import copy
+import copyreg
+import io
+import pickle
 import random
 from functools import reduce
 
 import numpy as np
 import pytest
 import torch
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lastgood.training.rank.state import (
+    RandomStreams,
     Trainable,
     capture_streams,
     digest_state,
@@ -328,7 +333,49 @@ def test_a_half_used_normal_pair_is_part_of_numpys_stream():
     assert expected == [np.random.standard_normal() for _ in range(3)]  # noqa: NPY002
 
 
+class PickledBefore(pickle.Pickler):
+    """Pickles streams as every checkpoint before had them: the named tuple with its fields."""
+
+    def reducer_override(self, value):
+        if isinstance(value, RandomStreams):
+            return copyreg.__newobj__, (RandomStreams, *value)
+        return NotImplemented
+
+
+def pickled_before(value):
+    out = io.BytesIO()
+    PickledBefore(out, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("pack", [pack, pickled_before])
+def test_packed_streams_are_read_back_as_they_were_also_from_an_older_checkpoint(pack):
+    random.gauss(0, 1)  # so that there is half a pair
+    streams = capture_streams()._replace(cuda=(torch.arange(16, dtype=torch.uint8),))
+    found = unpack(pack({"streams": streams, "again": [streams]}))["streams"]
+    assert type(found) is RandomStreams
+    assert found.python == streams.python
+    assert digest_streams(found) == digest_streams(streams)
+    assert torch.equal(found.cuda[0], streams.cuda[0])
+    restore_streams(found._replace(cuda=()))
+    assert random.getstate() == streams.python
+    assert torch.equal(torch.get_rng_state(), streams.torch)
+
+
 # --- digests ----------------------------------------------------------------------------------------
+
+
+def test_the_digest_of_streams_is_one_that_older_checkpoints_hold():
+    """Each stream in its own form: bytes as bytes, everything else as Python writes it."""
+    random.gauss(0, 1)
+    for _ in range(2):  # the second time with the same words and another half pair
+        streams = capture_streams()
+        parts = [
+            p.tobytes() if isinstance(p, np.ndarray) else repr(p).encode() for p in streams.numpy
+        ]
+        raw = [streams.torch.numpy().tobytes(), *parts, repr(streams.python).encode()]
+        assert xxhash.xxh3_128_digest(b"".join(raw)) == digest_streams(streams)
+        random.gauss(0, 1)
 
 
 def xor_of_words(tensor):
