@@ -15,6 +15,7 @@ import pickle
 import random
 from array import array
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -313,10 +314,17 @@ def digest_streams(streams: RandomStreams) -> bytes:
     digest.update(raw_bytes(streams.torch))
     for part in streams.numpy:
         digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
-    digest.update(repr(streams.python).encode())
+    version, words, gauss = streams.python
+    digest.update(f"({version!r}, {_text_of(words)}, {gauss!r})".encode())
     for state in streams.cuda:
         digest.update(raw_bytes(state))
     return digest.digest()
+
+
+@lru_cache(maxsize=4)
+def _text_of(words: tuple[int, ...]) -> str:
+    """Return the words of Python's stream as text: slow to make, and the same until the script draws from the stream."""
+    return repr(words)
 
 
 def digest_state(
