@@ -115,7 +115,6 @@ def test_a_death_in_a_section_is_recovered_and_costs_no_step(died):
     assert_recovered_in_order(incident)
 
 
-@pytest.mark.nightly  # whether the line stands alone hangs on what the ranks print beside it
 def test_a_section_without_a_limit_is_said_once(died):
     assert len([line for line in died.said if line.startswith("section eval has no limit")]) == 1
 

@@ -352,9 +352,7 @@ class Run:
             self._link.slot.enter(Phase.BETWEEN)
             self._tell_section(name, counts_as, is_open=False)
 
-    def _tell_section(
-        self, name: str, counts_as: str, *, is_open: bool, limit_us: int = 0
-    ) -> None:
+    def _tell_section(self, name: str, counts_as: str, *, is_open: bool, limit_us: int = 0) -> None:
         self._link.channel.send(
             control.SectionChanged(
                 rank=self.rank,

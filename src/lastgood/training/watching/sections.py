@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lastgood.base.units import format_duration
 from lastgood.signals.limits import has_learned, section_key
-from lastgood.signals.reading import Phase
 
 if TYPE_CHECKING:
     from lastgood.training.control import SectionChanged
@@ -47,7 +46,7 @@ class Sections:
         self._note(message)
         if message.is_open:
             self._began_us[place] = message.wall_us
-            self._say_unlimited(worker, message.name)
+            self._say_unlimited(message)
             return
         began_us = self._began_us.pop(place, None)
         # One that a fault cut short says nothing about how long it takes.
@@ -106,11 +105,10 @@ class Sections:
             },
         )
 
-    def _say_unlimited(self, worker: WorkerProcess, name: str) -> None:
+    def _say_unlimited(self, message: SectionChanged) -> None:
         """Say once a name how late a hang in it would be noticed."""
-        supervisor = self._supervisor
-        view = worker.slot.view()
-        if name in self._said or view.phase is not Phase.SECTION or view.section_limit_us:
+        supervisor, name = self._supervisor, message.name
+        if name in self._said or message.limit_us:
             return
         limits = supervisor.watch.limits
         if has_learned(limits, section_key(name)):

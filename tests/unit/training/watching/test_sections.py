@@ -4,9 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from lastgood.signals.limits import Limits
 from lastgood.signals.reading import Phase
 from lastgood.training.control import SectionChanged
-from lastgood.training.watching.sections import APART, Sections
+from lastgood.training.watching.sections import APART, NO_LIMIT, Sections
 
 
 class Job:
@@ -18,7 +19,8 @@ class Job:
         self.recorder = SimpleNamespace(attempt=1, record=self._record)
         self.serving = ("w0", "w1")
         self.workers = {name: self._worker(rank) for rank, name in enumerate(self.serving)}
-        self.watch = SimpleNamespace(learn_section=lambda *_: None)
+        self.unlimited = []
+        self.watch = SimpleNamespace(learn_section=lambda *_: None, limits=Limits())
         self.raised, self.is_running = {}, True
         self.sections = Sections(self)
 
@@ -34,16 +36,18 @@ class Job:
         return SimpleNamespace(name=f"w{rank}", slot=SimpleNamespace(view=view))
 
     def _record(self, kind, **fields):
+        if fields.get("body", {}).get("text") == NO_LIMIT:
+            self.unlimited.append(fields["body"]["section"])
         if fields.get("body", {}).get("text") == APART:
             self.records.append(
                 (fields["ranks"], fields["body"]["section"], fields["body"]["steps"])
             )
 
-    def section(self, rank, step, *, is_open, name="eval"):
+    def section(self, rank, step, *, is_open, name="eval", limit_us=0):
         self.steps[rank] = step
         message = SectionChanged(
-            rank=rank, name=name, state="productive", is_open=is_open, wall_us=0, step=step
-        )
+            rank=rank, name=name, state="productive", is_open=is_open, wall_us=0, step=step, limit_us=limit_us
+        )  # fmt: skip
         self.sections.hear(self.workers[self.serving[rank]], message)
         self.sections.look()
 
@@ -102,3 +106,15 @@ def test_one_that_was_left_before_the_other_rank_went_on_is_its_own_business(job
     job.section(0, 32, is_open=False)
     job.go_on(1, 33)
     assert job.records == []
+
+
+def test_one_without_a_limit_is_said_once_also_when_it_is_over_before_anybody_looks(job):
+    """The pages of these ranks never tell of a section."""
+    job.both(16)
+    job.both(32)
+    assert job.unlimited == ["eval"]
+
+
+def test_one_with_a_limit_of_its_own_is_not_said(job):
+    job.both(16, limit_us=1_000_000)
+    assert job.unlimited == []
