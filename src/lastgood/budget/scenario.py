@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from lastgood.base.errors import BadInput, Problem, Problems
 from lastgood.base.figures import Figure, FigureKind, Interval, combine
-from lastgood.base.units import parse_duration_us
+from lastgood.base.units import format_duration, parse_duration_us
 from lastgood.budget.closed.regime import Regime
 
 LEVEL = 0.95
@@ -110,6 +110,22 @@ class LevelInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FreeCheckpoints:
+    """Checkpoints on record that blocked the job for no time at all, every one of them."""
+
+    cost: Figure
+    """0 s, as measured."""
+    write: Figure
+    """From the begin of one until it was written."""
+
+    @property
+    def words(self) -> str:
+        """What was measured, in one clause."""
+        took = format_duration(round(float(self.write.value or 0)))
+        return f"{self.cost.n} checkpoints of the ledger that were written beside the job, in {took} each, and blocked it for 0 s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """Everything that a plan rests on. `figure(name)` is the one way to an input."""
 
@@ -120,8 +136,8 @@ class Scenario:
     levels: tuple[LevelInput, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences about where the inputs come from."""
-    withheld: Mapping[str, str] = field(default_factory=dict)
-    """Input -> why the records say that there is none to plan with, such as checkpoints that block nothing."""
+    free_checkpoints: FreeCheckpoints | None = None
+    """Measured checkpoints without a cost: there is nothing to trade against, and so no interval that is best."""
 
     def figure(self, name: str) -> Figure:
         """The input, its default, or a figure without a value."""
@@ -175,7 +191,9 @@ class Scenario:
                 Problem(
                     what=f"{name} is not given",
                     where=self.name,
-                    found=self.withheld.get(name),
+                    found=self.free_checkpoints.words
+                    if self.free_checkpoints and name == "checkpoint_cost"
+                    else None,
                     needs=f"the {QUANTITIES[name].title}",
                     next=f"write {name}: {_example(name)} under spec:"
                     if is_file

@@ -24,6 +24,7 @@ from lastgood.evidence.output_file import Output, check_output
 if TYPE_CHECKING:
     from lastgood.budget.plan import Plan
     from lastgood.budget.plan_finite import FinitePlan
+    from lastgood.budget.scenario import Scenario
     from lastgood.evidence.report import Section
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -106,6 +107,11 @@ def plan(
     inputs.require_used()
     if not inputs.scenario.has("work"):
         _refuse_simulating("jobs", "half_width", "engine")
+    if rule == "exact" and not first_order and (free := _free_section(inputs.scenario)):
+        report = as_report(free, inputs, command_line("plan", *inputs.arguments))
+        write_pictures(report, html=html, charts=charts)
+        show(report, as_json=as_json, schema="lastgood.plan/1")
+        return EXIT_HELD
     made = make_plan(
         inputs.scenario, rule=IntervalRule(rule), is_first_order=first_order, seed=seed
     )
@@ -288,6 +294,16 @@ def _simulate(
             engine=Engine(engine),
             on_progress=on_progress,
         )
+
+
+def _free_section(scenario: Scenario) -> Section | None:
+    """The answer where the ledger has measured that checkpoints cost nothing, and no cost was typed."""
+    from lastgood.evidence.plan_free_part import free_section
+
+    free = scenario.free_checkpoints
+    if free is None or scenario.has("checkpoint_cost") or scenario.has("work"):
+        return None
+    return free_section(scenario, free)
 
 
 def _section(made: Plan, finite: FinitePlan | None) -> Section:

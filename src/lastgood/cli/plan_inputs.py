@@ -248,7 +248,7 @@ def _over(base: Scenario, top: Scenario) -> Scenario:
         given={**given, **top.given},
         stops=top.stops or ({} if "mtti" in top.given else base.stops),
         notes=(*base.notes, *top.notes),
-        withheld=base.withheld,
+        free_checkpoints=base.free_checkpoints,
     )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.base.figures import Figure, Interval, measured
-from lastgood.base.units import format_duration
 from lastgood.budget.sampling import LEVEL
+from lastgood.budget.scenario import FreeCheckpoints
 from lastgood.ledger.table import NO_TIME, IncidentTable
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class Costs(NamedTuple):
 
     given: dict[str, Figure]
     notes: list[str]
-    withheld: dict[str, str]
-    """Input -> why there is none, though its events are on record."""
+    free: FreeCheckpoints | None
+    """Checkpoints that cost nothing, where none of them did."""
 
 
 class Checkpoints(NamedTuple):
@@ -36,7 +36,7 @@ class Checkpoints(NamedTuple):
     cost_us: np.ndarray
     source: str
     failures: Figure | None
-    blocks_nothing: str | None
+    free: FreeCheckpoints | None = None
 
 
 def measured_costs(incidents: IncidentTable, ledger: Path | None, *, injected_count: int) -> Costs:
@@ -45,7 +45,7 @@ def measured_costs(incidents: IncidentTable, ledger: Path | None, *, injected_co
 
     given: dict[str, Figure] = {}
     notes: list[str] = []
-    withheld: dict[str, str] = {}
+    free: FreeCheckpoints | None = None
     unplanned = incidents.take(~incidents.planned)
     detection = _summed(unplanned, ("detect_us", "diagnose_us"))
     recovery = _summed(unplanned, ("isolate_us", "recover_us", "verify_us"))
@@ -64,13 +64,12 @@ def measured_costs(incidents: IncidentTable, ledger: Path | None, *, injected_co
         )
     if ledger is not None:
         found = _checkpoints(ledger)
-        if found.blocks_nothing is not None:
-            withheld["checkpoint_cost"] = found.blocks_nothing
-        elif len(found.cost_us):
+        free = found.free
+        if found.cost_us.any():  # a plan trades a cost: none is not one of 0
             given["checkpoint_cost"] = mean_figure("checkpoint_cost", found.cost_us, found.source)
         if found.failures is not None:
             given["checkpoint_failure"] = found.failures
-    return Costs(given, notes, withheld)
+    return Costs(given, notes, free)
 
 
 def mean_figure(name: str, values: np.ndarray, source: str) -> Figure:
@@ -147,21 +146,27 @@ def _checkpoints(ledger: Path) -> Checkpoints:
         )
     if blocking:
         source = f"{len(blocking)} blocking stretches of the ledger"
-        return Checkpoints(np.array(blocking, float), source, failures, None)
+        return Checkpoints(np.array(blocking, float), source, failures)
     if blocked and len(blocked) == ended:
-        took = format_duration(round(sum(written) / max(1, len(written))))
-        nothing = (
-            f"{len(blocked)} checkpoints of the ledger that were written beside the job, in {took} each, and blocked it "
-            "for 0 s: such ones cost it nothing, however often they are written"
-        )
         source = (
             f"time for which {len(blocked)} checkpoints of the ledger blocked the job, as recorded"
         )
-        return Checkpoints(
-            np.array(blocked, float), source, failures, None if any(blocked) else nothing
-        )
+        cost_us = np.array(blocked, float)
+        free = _free(cost_us, np.array(written, float), source)
+        return Checkpoints(cost_us, source, failures, free)
     source = f"begin to commit of {len(written)} checkpoints, taken to block the job all the while"
-    return Checkpoints(np.array(written, float), source, failures, None)
+    return Checkpoints(np.array(written, float), source, failures)
+
+
+def _free(cost_us: np.ndarray, write_us: np.ndarray, source: str) -> FreeCheckpoints | None:
+    """The cost and the time of a write where none of the checkpoints blocked anything."""
+    if cost_us.any() or not len(write_us):
+        return None
+    told = f"begin to commit of {len(write_us)} checkpoints"
+    return FreeCheckpoints(
+        cost=mean_figure("checkpoint_cost", cost_us, source),
+        write=mean_figure("checkpoint_write", write_us, told),
+    )
 
 
 def _key(event: Event) -> tuple[object, ...] | None:

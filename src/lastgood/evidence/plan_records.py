@@ -71,14 +71,14 @@ def ledger_inputs(path: Path, question: RatesQuestion | None = None) -> LedgerIn
         else None
     )
     given, notes = _rate(records, injected_count)
-    costs, cost_notes, withheld = measured_costs(folded, stored, injected_count=injected_count)
+    costs, cost_notes, free = measured_costs(folded, stored, injected_count=injected_count)
     return LedgerInputs(
         scenario=Scenario(
             name=path.name,
             given={**given, **costs},
             stops={} if records is None else _stops(records),
             notes=(*notes, *cost_notes),
-            withheld=withheld,
+            free_checkpoints=free,
         ),
         records=records,
         injected_count=injected_count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -254,6 +255,49 @@ def test_a_drill_gives_costs_but_its_rate_has_to_be_typed(cli, tmp_path):
     told = words(cli("plan", "--ledger", ledger, "--mtti", "3h"))
     assert "25 s measured" in told
     assert "5 injected faults are no rate" in told
+
+
+def free_ledger(path):
+    fleet = drilled(body={"mode": "demo"})
+    for event in fleet.events:
+        if event.kind == "checkpoint.commit":
+            event.body["blocked_us"] = 0
+    return fleet.write(path)
+
+
+def test_checkpoints_that_block_nothing_are_an_answer_with_what_to_type(cli, tmp_path):
+    """Writes of 2, 3 and 4 s: one every 3 s, and 4.5 s lost on average; 1 - (4.5 + 13 + 25)/10,800 is useful."""
+    ledger = free_ledger(tmp_path / "l.db")
+    answer = cli("plan", "--ledger", ledger, "--mtti", "3h")
+    assert answer.exit_code == 0, answer.stderr
+    told = words(answer)
+    assert "3 checkpoints blocked the job for 0 s: what costs nothing has no best interval" in told
+    assert "0 s measured" in told
+    assert "lastgood run --checkpoint-every 3s" in told
+    assert "--checkpoint-cost 30s makes the usual plan" in told
+    figures = json.loads(cli("plan", "--ledger", ledger, "--mtti", "3h", "--json").stdout)
+    figures = figures["figures"]
+    assert (figures["plan/checkpoint_cost"]["value"], figures["plan/checkpoint_cost"]["n"]) == (0, 3)  # fmt: skip
+    assert figures["plan/interval"]["value"] == pytest.approx(3e6, rel=1e-6)
+    assert figures["plan/work_lost"]["value"] == pytest.approx(4.5e6, rel=1e-6)
+    assert figures["plan/useful"]["value"] == pytest.approx(1 - 42.5 / 10_800, rel=1e-6)
+
+
+def test_a_rate_is_not_needed_for_it_and_a_typed_cost_makes_the_usual_plan(cli, tmp_path):
+    ledger = free_ledger(tmp_path / "l.db")
+    without = cli("plan", "--ledger", ledger)
+    assert without.exit_code == 0
+    assert "useful" not in without.stdout.lower()
+    usual = words(cli("plan", "--ledger", ledger, "--mtti", "3h", "--checkpoint-cost", "30s"))
+    assert "Useful fraction E, exact" in usual
+
+
+@pytest.mark.parametrize("more", [("--rule", "young"), ("--first-order",), ("--work", "30d")])
+def test_what_needs_a_cost_is_refused_with_what_was_measured(cli, tmp_path, more):
+    ledger = free_ledger(tmp_path / "l.db")
+    refused = cli("plan", "--ledger", ledger, "--mtti", "3h", *more)
+    assert refused.exit_code == 2
+    assert "beside the job, in 3 s each, and blocked it for 0 s" in " ".join(refused.stderr.split())
 
 
 def test_what_if_ranks_changes_and_says_how_sure_the_order_is(cli):
