@@ -68,6 +68,12 @@ class Proceed(_Message):
     """Every rank knows the gradient buckets of the step to replay, and they are the same."""
 
 
+class ReplayAgain(_Message):
+    """Some rank did not keep to its recorded gradient buckets: replay once more, the long way."""
+
+    generation: int
+
+
 class Resumed(_Message):
     """The replay was accepted; go on after `step`."""
 
@@ -151,6 +157,8 @@ class StepReplayed(_Message):
     outcome: str
     digest: str
     detail: str = ""
+    is_by_buckets: bool = True
+    """False where it began with recorded gradient buckets and they did not lead to the published state."""
 
 
 class NoiseMeasured(_Message):
@@ -205,7 +213,15 @@ class SectionChanged(_Message):
 
 
 ToWorker = (
-    Assignment | Revoked | Prepare | Proceed | Resumed | StopAfter | FinishAcknowledged | DumpStack
+    Assignment
+    | Revoked
+    | Prepare
+    | Proceed
+    | ReplayAgain
+    | Resumed
+    | StopAfter
+    | FinishAcknowledged
+    | DumpStack
 )
 ToSupervisor = (
     Hello

@@ -31,6 +31,7 @@ ORDERS = [
     control.Revoked(generation=1, newest_step=7),
     control.Prepare(generation=2, rank=1, world=2, newest_step=7),
     control.Proceed(generation=2),
+    control.ReplayAgain(generation=2),
     control.Resumed(generation=2, step=4),
     control.StopAfter(step=8),
     control.FinishAcknowledged(),

@@ -20,6 +20,7 @@ from lastgood.training.rank.checkpoint import load_checkpoint
 from lastgood.training.rank.comparing import compare_replay
 from lastgood.training.rank.feed import Feed
 from lastgood.training.rank.fitting import refuse_other_model
+from lastgood.training.rank.link import ReplayVerdict
 from lastgood.training.rank.passes import (
     FIRST_SETTLED_STEP,
     Pass,
@@ -406,6 +407,7 @@ class Generation:
         """
         assert self.expected is not None, "a replay compares"
         assert self.loaded is not None, "a replay starts from a restored state"
+        assert self._mode is not None, "a replay has a mode"
         found = self.digests()
         is_again = self._mode is VerifyMode.PREDECESSOR
         outcome, detail = compare_replay(
@@ -415,8 +417,8 @@ class Generation:
             live=self.live_tensors,
             reference=self.expected.tensors if is_again else self._trial_tensors,
         )
-        if not self._held_layout(outcome):
-            return False
+        layout, self._layout = self._layout, None
+        is_right = outcome is not ReplayOutcome.DIFFERENT and self.replica.layout == layout
         self.link.slot.enter(Phase.HELD)
         self.link.channel.send(
             control.StepReplayed(
@@ -426,11 +428,17 @@ class Generation:
                 outcome=outcome,
                 digest=found.replica,
                 detail=detail,
+                is_by_buckets=layout is None or is_right,
             )
         )
-        if not self.link.wait_resumed(self.number):
+        with suppress(OSError):
+            write_addresses(self.link.run.addresses(self.link.worker), self.trainable.model)
+        verdict = self.link.wait_verdict(self.number)
+        if verdict is ReplayVerdict.AGAIN:
+            self.passes += self._passes_of(self._mode, self.loaded)
+        if verdict is not ReplayVerdict.RESUMED:
             return False
-        if self._mode is VerifyMode.PREDECESSOR:
+        if is_again:
             self.state_step = report.step
             self.link.slot.set_published(report.step)
             if outcome is not ReplayOutcome.EQUAL:
@@ -443,25 +451,4 @@ class Generation:
             is_kept = self.accept(report)
         self.loaded = self.expected = self._trial = None
         self._trial_tensors = {}
-        with suppress(OSError):
-            write_addresses(self.link.run.addresses(self.link.worker), self.trainable.model)
         return is_kept
-
-    def _held_layout(self, outcome: ReplayOutcome) -> bool:
-        """False when a replay through recorded buckets came out wrong anywhere: it is made again the long way."""
-        if self._layout is None:
-            return True
-        assert self._mode is not None, "a replay has a mode"
-        assert self.loaded is not None, "a replay starts from a restored state"
-        is_right = outcome is not ReplayOutcome.DIFFERENT and self.replica.layout == self._layout
-        self._layout = None
-        try:
-            if self.replica.holds_everywhere(is_right):
-                return True
-        except RuntimeError as error:  # a peer died meanwhile
-            self._tell_raised(error)
-            self.link.slot.enter(Phase.HELD)
-            self.link.wait_revoked(self.number)
-            return False
-        self.passes += self._passes_of(self._mode, self.loaded)
-        return False

@@ -5,6 +5,7 @@ The thread is what makes a blocked collective recoverable: it cuts the group's s
 
 from __future__ import annotations
 
+import enum
 import faulthandler
 import os
 import threading
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
     from lastgood.training.slot import ControlPage, StatusSlot
 
 SUPERVISOR_GONE = 70
+
+
+class ReplayVerdict(enum.Enum):
+    """What becomes of a replay."""
+
+    RESUMED = enum.auto()
+    AGAIN = enum.auto()
+    REVOKED = enum.auto()
+
+
 _POLL_S = 0.2
 """How often a waiting main thread looks at itself; it is woken at once by what it waits for."""
 
@@ -49,6 +60,8 @@ class Link:
         self.has_buckets = False
         """What the last word to proceed said of the gradient buckets."""
         self._resumed: dict[int, int] = {}
+        self._again_generation = 0
+        """The generation that has to replay again, until it does."""
         self._is_finish_acknowledged = False
         self.stop_after: int | None = None
         self.has_left_loop = False
@@ -93,6 +106,8 @@ class Link:
                 case control.Proceed():
                     self._proceed_generation = max(self._proceed_generation, message.generation)
                     self.has_buckets = message.has_buckets
+                case control.ReplayAgain():
+                    self._again_generation = message.generation
                 case control.Resumed():
                     self._resumed[message.generation] = message.step
                 case control.StopAfter():
@@ -140,14 +155,17 @@ class Link:
                 self._changed.wait(_POLL_S)
         return False
 
-    def wait_resumed(self, generation: int) -> bool:
-        """Wait for the verdict on a replay; False when the generation was revoked instead."""
+    def wait_verdict(self, generation: int) -> ReplayVerdict:
+        """Wait for the verdict on a replay."""
         with self._changed:
             while not self.is_revoked(generation):
                 if generation in self._resumed:
-                    return True
+                    return ReplayVerdict.RESUMED
+                if generation == self._again_generation:
+                    self._again_generation = 0
+                    return ReplayVerdict.AGAIN
                 self._changed.wait(_POLL_S)
-        return False
+        return ReplayVerdict.REVOKED
 
     def wait_finish(self, generation: int) -> bool:
         """Wait until every rank has finished; False when the generation was revoked instead."""

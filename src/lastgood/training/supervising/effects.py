@@ -15,6 +15,7 @@ from lastgood.training import control
 from lastgood.training.processes import own_niceness
 from lastgood.training.states.catalogue import damaged_headers, slot_candidates
 from lastgood.training.supervising.beginning import INITIAL
+from lastgood.training.supervising.hearing import observation_of
 from lastgood.training.supervising.launch import golden_majority, refuse_worker
 from lastgood.training.supervising.notify import notify
 from lastgood.training.supervising.refilling import Refilling
@@ -44,6 +45,8 @@ class Effects:
         self._proceeded = 0
         self._buckets: dict[int, str] = {}
         """Rank -> what it knows of the gradient buckets of the step to replay, in the newest generation."""
+        self._replays: dict[int, tuple[WorkerProcess, control.StepReplayed]] | None = None
+        """Rank -> what came of the replay by buckets; None where the replay is not by buckets."""
         self._progress = os.open(supervisor.run_dir.progress, os.O_RDWR | os.O_CREAT, 0o600)
         self.is_generation_up = True
         """False between a revocation and the next assignment: nobody serves, nobody can hang."""
@@ -167,6 +170,7 @@ class Effects:
         supervisor.finished.clear()
         supervisor.leavers.begin_generation()
         self._buckets.clear()
+        self._replays = None
         is_first = action.plan.tier is messages.Tier.INITIAL
         supervisor.beginning.generation = action.generation if is_first else None
         supervisor.watch.begin_generation(action.generation, next_step=action.plan.target_step + 1)
@@ -225,23 +229,47 @@ class Effects:
         has_buckets = (
             len(self._buckets) == len(supervisor.serving) and len(known) == 1 and "" not in known
         )
-        message = control.Proceed(generation=generation, has_buckets=has_buckets)
-        for name in supervisor.serving:
-            supervisor.workers[name].channel.send(message)
+        self._replays = {} if has_buckets else None
+        self._tell_serving(control.Proceed(generation=generation, has_buckets=has_buckets))
 
-    def hear_buckets(self, message: control.StateRestored) -> None:
-        """Keep what a rank knows of the gradient buckets, until all of them may proceed."""
+    def _tell_serving(self, message: control.ToWorker) -> None:
+        for name in self._supervisor.serving:
+            self._supervisor.workers[name].channel.send(message)
+
+    def hear(
+        self,
+        worker: WorkerProcess,
+        message: control.Parked | control.StateRestored | control.StepReplayed,
+    ) -> None:
+        """Tell the loop what a worker says of its way into the next generation."""
         if message.generation == self._supervisor.recorder.attempt:
-            self._buckets[message.rank] = message.buckets
+            if isinstance(message, control.StateRestored):
+                self._buckets[message.rank] = message.buckets
+            elif isinstance(message, control.StepReplayed) and self._replays is not None:
+                self._replays[message.rank] = worker, message
+                self._settle_replays(self._replays)
+                return
+        self._supervisor.tell_loop(observation_of(worker, message))
+
+    def _settle_replays(
+        self, replays: dict[int, tuple[WorkerProcess, control.StepReplayed]]
+    ) -> None:
+        """Tell the loop of a replay by buckets when all ranks have made it; one that went wrong is made again."""
+        supervisor = self._supervisor
+        if len(replays) < len(supervisor.serving):
+            return
+        self._replays = None
+        if all(message.is_by_buckets for _, message in replays.values()):
+            for worker, message in replays.values():
+                supervisor.tell_loop(observation_of(worker, message))
+        else:
+            self._tell_serving(control.ReplayAgain(generation=supervisor.recorder.attempt))
 
     def _resume(self, action: messages.Resume) -> None:
         supervisor = self._supervisor
         supervisor.begin_generation(action.generation, step=action.step)
         supervisor.abandon_checkpoints(action.step)
-        for name in supervisor.serving:
-            supervisor.workers[name].channel.send(
-                control.Resumed(generation=action.generation, step=action.step)
-            )
+        self._tell_serving(control.Resumed(generation=action.generation, step=action.step))
 
     def admit_spare(self, worker: WorkerProcess) -> None:
         """A new worker has parked: it may serve if it computed the same bits as its peers."""

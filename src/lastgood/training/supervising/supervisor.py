@@ -29,7 +29,6 @@ from lastgood.training.states.striping import stripe_count
 from lastgood.training.supervising.beginning import Beginning
 from lastgood.training.supervising.effects import Effects
 from lastgood.training.supervising.ending import Ending
-from lastgood.training.supervising.hearing import observation_of
 from lastgood.training.supervising.launch import hear_script_error, launch_workers
 from lastgood.training.supervising.leaving import Leavers
 from lastgood.training.supervising.ledger_watch import LedgerWatch
@@ -326,9 +325,7 @@ class Supervisor:
                 if self._startup is not None:
                     self._startup.hear(message)
                 else:
-                    if isinstance(message, control.StateRestored):
-                        self._effects.hear_buckets(message)
-                    self.tell_loop(observation_of(worker, message))
+                    self._effects.hear(worker, message)
 
     def _hear_finished(self, worker: WorkerProcess, message: control.Finished) -> None:
         if message.generation != self.recorder.attempt or worker.name not in self.serving:

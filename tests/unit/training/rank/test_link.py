@@ -6,7 +6,7 @@ import pytest
 
 from lastgood.training import control
 from lastgood.training.rank import link as module
-from lastgood.training.rank.link import Link
+from lastgood.training.rank.link import Link, ReplayVerdict
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_revocation_says_what_may_be_read_ahead(link):
     assert heard == [7]
 
 
-@pytest.mark.parametrize("wait", ["wait_proceed", "wait_resumed", "wait_finish"])
+@pytest.mark.parametrize("wait", ["wait_proceed", "wait_finish"])
 def test_a_revocation_ends_every_wait(link, wait):
     link._take(control.Revoked(generation=3))
     assert getattr(link, wait)(3) is False
@@ -94,8 +94,17 @@ def test_the_word_that_was_waited_for_ends_the_wait(link):
     link._take(control.FinishAcknowledged())
     assert link.wait_proceed(2)
     assert link.has_buckets
-    assert link.wait_resumed(2)
+    assert link.wait_verdict(2) is ReplayVerdict.RESUMED
     assert link.wait_finish(2)
+
+
+def test_a_replay_is_judged_each_time_that_it_is_made(link):
+    link._take(control.ReplayAgain(generation=3))
+    assert link.wait_verdict(3) is ReplayVerdict.AGAIN
+    link._take(control.Resumed(generation=3, step=9))
+    assert link.wait_verdict(3) is ReplayVerdict.RESUMED
+    link._take(control.Revoked(generation=3))
+    assert link.wait_verdict(3) is ReplayVerdict.REVOKED
 
 
 def test_a_late_revocation_of_an_older_generation_takes_nothing_back(link):
