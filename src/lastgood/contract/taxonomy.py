@@ -13,7 +13,6 @@ event that names the taxonomy names the bytes. A new word is a new version: the 
 from __future__ import annotations
 
 import enum
-from importlib import resources
 
 TAXONOMY_NAME = "lastgood-taxonomy/1"
 TAXONOMY_SHA256 = "7e1dbdd26d9230deed31dea8094e100f85651fe8838b6084752bba9e7ce3d0fc"
@@ -216,13 +215,3 @@ def class_of(symptom: str) -> FailureClass:
         KeyError: no detector of a job names this symptom; who imports it says its class.
     """
     return _CLASS_OF[Symptom(symptom)]
-
-
-def frozen_bytes() -> bytes:
-    """The bytes of the frozen file, as `TAXONOMY_SHA256` hashes them."""
-    return resources.files("lastgood.contract").joinpath("taxonomy_v1.json").read_bytes()
-
-
-def causes_under(branch: str) -> tuple[Cause, ...]:
-    """Every cause of one branch, such as the seven under `gpu`; empty when there is no such branch."""
-    return tuple(cause for cause in Cause if cause.branch == branch)

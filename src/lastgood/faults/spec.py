@@ -1,6 +1,6 @@
 """One fault: what happens, to whom, when, how often.
 
-A fault is data. Injection, simulators and planners read the same records, so a drill and a simulation that
+A fault is data. Injection and the simulated job read the same records, so a drill and a simulation that
 share a tape speak about the same faults. An injected fault is a model and not silicon: how often it occurs
 in a drill says nothing about a fleet.
 """

@@ -6,8 +6,8 @@ The first line is the header, every other line one fault:
     {"id":"f1","kind":"sigkill","target":{"rank":2},"when":{"step":8}}
     {"id":"f2","kind":"sigkill","target":{"rank":0},"when":{"step":14,"after_recovered":true}}
 
-Faults are played in the order of their lines: times never fall and steps never fall. Injection, simulators
-and planners share this format; the provenance says what a tape is worth as evidence, and that follows it
+Faults are played in the order of their lines: times never fall and steps never fall. Injection and
+the simulated job share this format; the provenance says what a tape is worth as evidence, and that follows it
 into every figure that rests on it.
 """
 

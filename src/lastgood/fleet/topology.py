@@ -14,7 +14,6 @@ from collections.abc import Mapping
 import msgspec
 
 from lastgood.base.canonical import canonical_bytes, sha256_hex
-from lastgood.base.errors import LastgoodError, Problem, Problems
 from lastgood.contract.taxonomy import DomainKind
 from lastgood.fleet.domain import Domain, Forest, forest_of, parse_domain
 
@@ -39,48 +38,6 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def topology_digest(topology: Topology) -> str:
     """SHA-256 of the canonical document, in hex."""
     return sha256_hex(canonical_bytes(msgspec.to_builtins(topology)))
-
-
-def encode_topology(topology: Topology) -> bytes:
-    """The document as its canonical bytes: hashing the file gives the digest."""
-    return canonical_bytes(msgspec.to_builtins(topology))
-
-
-def decode_topology(raw: bytes, *, source: str = "topology") -> Topology:
-    """Read a document. Raises `Problems` with all that is wrong."""
-    try:
-        topology = msgspec.json.decode(raw, type=Topology)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = Problem(
-            where=source, what=str(error)[:200] or "document", needs="a topology document"
-        )
-        raise Problems([problem], code="LG-N02") from None
-    problems = []
-    if topology.topology != TOPOLOGY_FORMAT:
-        problems.append(
-            Problem(
-                where=source, what="topology", found=topology.topology[:60], needs=TOPOLOGY_FORMAT
-            )
-        )
-    expected = {str(rank) for rank in range(topology.world)}
-    if set(topology.placements) != expected:
-        found = ", ".join(sorted(set(topology.placements) - expected)[:5])
-        needs = f"every rank from 0 to {topology.world - 1}"
-        problems.append(Problem(where=source, what="placements", found=found, needs=needs))
-    for rank, domains in topology.placements.items():
-        for text in domains:
-            try:
-                parse_domain(text, where=f"{source}: rank {rank}")
-            except LastgoodError as error:
-                problems.append(
-                    Problem(
-                        where=error.where, what=error.what, found=error.found, needs=error.needs
-                    )
-                )
-    if problems:
-        raise Problems(problems, code="LG-N02")
-    forest_of_topology(topology)
-    return topology
 
 
 def forest_of_topology(topology: Topology) -> Forest:

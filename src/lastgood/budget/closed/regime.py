@@ -6,7 +6,6 @@ All durations are floats in one unit. The letters of the sources are in the fiel
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lastgood.base.errors import BadInput
@@ -41,15 +40,6 @@ class Regime:
             if not math.isfinite(value) or value < 0 or (is_positive and value == 0):
                 needs = "a finite duration above zero" if is_positive else "zero or more"
                 raise BadInput(f"a plan cannot use this {name}", found=str(value), needs=needs)
-
-
-def job_rate(rates: Iterable[float]) -> float:
-    """The rate at which a job stops: the sum over the fault domains that stop it.
-
-    Source: superposition of Poisson processes; source chapter, first equation.
-    Assumes: stationary, independent Poisson failures per domain; every one of them stops the job.
-    """
-    return math.fsum(rates)
 
 
 def chance_of_no_stop(elapsed: float, *, mean_to_stop: float) -> float:

@@ -78,13 +78,5 @@ def ideal_segment_count(errors: SilentErrors) -> float:
     return math.sqrt(silent * errors.checkpoint / ((silent + stop) * errors.verification))
 
 
-def overhead_limit(errors: SilentErrors) -> float:
-    """H* = sqrt(2 (λs + λf) C) + sqrt(2 λs V): the overhead at k* and its best W."""
-    silent, stop = 1 / errors.mean_to_corruption, 1 / errors.mean_to_stop
-    return math.sqrt(2 * (silent + stop) * errors.checkpoint) + math.sqrt(
-        2 * silent * errors.verification
-    )
-
-
 def _hazard(k: int, errors: SilentErrors) -> float:
     return 1 / (2 * errors.mean_to_stop) + (k + 1) / (2 * k * errors.mean_to_corruption)
