@@ -191,7 +191,7 @@ class Trainable:
                     self._set_buffer(name, None)
             for name, tensor in saved.items():
                 self._set_buffer(name, tensor)
-        self._load_optimizer(tensors, values)
+            self._load_optimizer(tensors, values)
         for thing, key in ((self.scheduler, "scheduler"), (self.scaler, "scaler")):
             if thing is not None and values[key] is not None:
                 thing.load_state_dict(values[key])
@@ -248,15 +248,14 @@ def _settled(current: Any, saved: Any, *, like: torch.Tensor | None) -> Any:
     """
     if not isinstance(saved, torch.Tensor):
         return saved
-    with torch.no_grad():
-        if not (
-            isinstance(current, torch.Tensor)
-            and current.shape == saved.shape
-            and current.dtype == saved.dtype
-        ):
-            form = saved if like is None or like.shape != saved.shape else like
-            current = torch.empty_like(form, dtype=saved.dtype)
-        return current.copy_(saved)
+    if not (
+        isinstance(current, torch.Tensor)
+        and current.shape == saved.shape
+        and current.dtype == saved.dtype
+    ):
+        form = saved if like is None or like.shape != saved.shape else like
+        current = torch.empty_like(form, dtype=saved.dtype)
+    return current.copy_(saved)
 
 
 def plan_layout(replicated: dict[str, torch.Tensor], private: dict[str, torch.Tensor]) -> Layout:
