@@ -39,14 +39,18 @@ def make_model() -> nn.Module:
     )
 
 
-def make_loader(rank: int, world: int, *, workers: int = 0) -> DataLoader:
+def make_loader(
+    rank: int, world: int, *, workers: int = 0, is_persistent: bool = False
+) -> DataLoader:
     """The batches of one rank."""
     generator = torch.Generator().manual_seed(8)
     data = TensorDataset(
         torch.randn(512, 32, generator=generator), torch.randn(512, 4, generator=generator)
     )
     sampler = DistributedSampler(data, num_replicas=world, rank=rank, seed=4)
-    return DataLoader(data, batch_size=4, sampler=sampler, num_workers=workers)
+    return DataLoader(
+        data, batch_size=4, sampler=sampler, num_workers=workers, persistent_workers=is_persistent
+    )
 
 
 class Growing:
@@ -92,7 +96,9 @@ def train_plain(options, model, optimizer, scheduler):  # noqa: ANN001, ANN201
         lastgood.attach(hang_after="1s")
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    loader = make_loader(rank, world)
+    loader = make_loader(
+        rank, world, workers=options.workers, is_persistent=options.persistent_workers
+    )
     assert isinstance(loader.sampler, DistributedSampler)
     wrapped = nn.parallel.DistributedDataParallel(model, **BUCKETS)
     digests: list[str] = []
@@ -116,7 +122,9 @@ def train_supervised(options, model, optimizer, scheduler):  # noqa: ANN001, ANN
         model=model,
         optimizer=optimizer,
         scheduler=scheduler,
-        loader=lambda rank, world: make_loader(rank, world, workers=options.workers),
+        loader=lambda rank, world: make_loader(
+            rank, world, workers=options.workers, is_persistent=options.persistent_workers
+        ),
         ddp=BUCKETS,
         extra={"growing": growing} if options.grow_at else None,
     )
@@ -140,6 +148,7 @@ def main() -> None:
     parser.add_argument("--section-every", type=int, default=0, help="steps between evaluations")
     parser.add_argument("--section-ms", type=float, default=300.0, help="how long one takes")
     parser.add_argument("--workers", type=int, default=0, help="data loader processes of each rank")
+    parser.add_argument("--persistent-workers", action="store_true", help="they outlive an epoch")
     parser.add_argument("--grow-at", type=int, default=0, help="step behind which the state grows")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--attach", action="store_true", help="with --plain: lastgood.attach()")
