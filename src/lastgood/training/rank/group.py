@@ -1,7 +1,7 @@
 """Join and leave process groups, one per generation.
 
-Every generation meets through a fresh file store: a reused store holds the addresses of dead peers. The file
-lies in shared memory on the run's host, so no process has to stay alive for it, least of all rank 0.
+Every generation meets through a fresh file: a reused store holds the addresses of dead peers. The file lies in
+shared memory on the run's host, so no process has to stay alive for it, least of all rank 0.
 
 gloo cannot be told to give up: `abort`, `destroy` and `shutdown` leave ranks that are not neighbours of the dead
 one blocked in the collective. What does release them, at once, is shutting down the connected sockets that gloo
@@ -20,6 +20,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
+
+from lastgood.training.rank.meeting import Meeting
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -53,6 +55,8 @@ class Group:
         self._is_cut = False
         self._before_join: dict[int, int] | None = None
         """Sockets that were open before the group that is being formed; None while none is."""
+        self._meeting: Meeting | None = None
+        """Kept for as long as the group: torch keeps only a part of it, and subgroups are formed through it, too."""
 
     def join(self, *, generation: int, rank: int, world: int, store: Path) -> None:
         """Form the group of a generation; raises what torch raises when a peer is missing."""
@@ -60,10 +64,10 @@ class Group:
             self.generation, self._is_cut = generation, False
             self._sockets.clear()
             before = self._before_join = _socket_inodes()
+            meeting = self._meeting = Meeting(store)
         # A group that could not be formed leaves torch's counter of groups behind, which names the keys in the store:
         # this rank would then wait under another name than its peers, for ever.
         dist.distributed_c10d._world.group_count = 0  # noqa: SLF001 - as destroy_process_group does
-        meeting = dist.FileStore(str(store), world)
         meeting.set_timeout(JOIN_LIMIT)
         dist.init_process_group(
             "gloo", store=meeting, rank=rank, world_size=world, timeout=JOIN_LIMIT
@@ -90,11 +94,16 @@ class Group:
                 self._cut_noted()
 
     def cut(self, generation: int) -> int:
-        """Shut down the sockets of a generation; returns how many were connected. Safe from any thread."""
+        """Shut down the sockets of a generation and end its waits for a peer; returns how many were connected.
+
+        Safe from any thread.
+        """
         with self._lock:
             if generation != self.generation:
                 return 0
             self._is_cut = True
+            if self._meeting is not None:
+                self._meeting.give_up()
             if self._before_join is not None:
                 # In the middle of forming the group: whatever is connected so far is cut, the rest when it is noted.
                 before = self._before_join
