@@ -144,6 +144,9 @@ def float_from_hex(text: str) -> float:
 
 def with_hex_floats(value: object) -> object:
     """Return a copy of a JSON-like value in which every float became its hex text."""
+    # Most values are these, and asking the abstract class of mappings costs more than all the rest.
+    if type(value) is str or type(value) is int:
+        return value
     if isinstance(value, float):
         return float_hex(value)
     if isinstance(value, Mapping):

@@ -310,6 +310,9 @@ def _with_extra(plain: Any, kind: type[_Record]) -> Any:
 
 def _plain(value: Any) -> Any:
     """Structs inside the arguments become mappings; everything else stays as it is."""
+    # Most values are these, and asking the abstract class of mappings costs more than all the rest.
+    if type(value) is str or type(value) is int:
+        return value
     if isinstance(value, msgspec.Struct):
         plain = msgspec.to_builtins(value)
         plain.update(plain.pop(_EXTRA, ()))
