@@ -139,6 +139,17 @@ def torchrun_environment(rank: int, *, options: RunOptions, attempt: Attempt) ->
 
 def free_port() -> int:
     """A port that nobody uses now, chosen by the system."""
-    with socket.socket() as probe:
-        probe.bind((MASTER_ADDR, 0))
+    with hold_port() as probe:
         return int(probe.getsockname()[1])
+
+
+def hold_port() -> socket.socket:
+    """Return a socket that keeps a port, chosen by the system, for a store that reuses addresses as torch's does.
+
+    It never listens. Until rank 0 has imported torch and listens there, any other program of the host would be given a
+    port that was free a moment ago, for a connection of its own, and the ranks would fail to form their group.
+    """
+    probe = socket.socket()
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    probe.bind((MASTER_ADDR, 0))
+    return probe

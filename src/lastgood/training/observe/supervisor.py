@@ -18,13 +18,14 @@ from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
 from lastgood.recovery.messages import Escalate
 from lastgood.signals.reading import Symptom
 from lastgood.training.observe.outsiders import Outsiders
-from lastgood.training.observe.rank import Attempt, ObservedRank, free_port
+from lastgood.training.observe.rank import Attempt, ObservedRank, hold_port
 from lastgood.training.observe.restarting import Restarting
 from lastgood.training.observe.watcher import Watcher
 from lastgood.training.rundir import RunDir, default_root
 from lastgood.training.supervising.notify import notify
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from lastgood.contract.model import FailureContract
@@ -81,6 +82,8 @@ class ObserveSupervisor:
         self._pending: list[Case] = []
         """Incidents that were acted upon and wait for the first step of the new attempt."""
         self._torn_down: set[str] = set()
+        self._port: socket.socket | None = None
+        """Keeps the port of the present attempt."""
         self._attempt = recorder.attempt - 1
         self._noticed: int | None = None
         self._noticed_us = 0
@@ -111,9 +114,12 @@ class ObserveSupervisor:
 
     def _start(self) -> None:
         self._attempt += 1
+        if self._port is not None:
+            self._port.close()
+        self._port = hold_port()
         attempt = Attempt(
             number=self._attempt,
-            port=free_port(),
+            port=int(self._port.getsockname()[1]),
             restarts_max=self._restarting.limit if self.is_acting else 0,
             is_acting=self.is_acting,
         )
@@ -345,6 +351,8 @@ class ObserveSupervisor:
             self._record_exposure("exposure.leave", rank)
             with suppress(ValueError, BufferError):
                 rank.close()
+        if self._port is not None:
+            self._port.close()
         self.run_dir.remove()
 
 
