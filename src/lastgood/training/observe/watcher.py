@@ -27,6 +27,7 @@ from lastgood.training.observe.words import (
 from lastgood.training.recorder import STEPS_PER_CHUNK
 from lastgood.training.slot import RING_LENGTH
 from lastgood.training.watching.observing import read_rank
+from lastgood.training.watching.pauses import TOLD_US_MIN, told_pause
 from lastgood.training.watching.watch import Watch
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Watcher:
         self._book = case.Book(run=run, host=host or os.uname().nodename, world=world)
         self._dump: JobDump | None = None
         self._next_liveness_us = 0
+        self._looked_us: int | None = None
         self._memory: liveness.LivenessMemory | None = None
         self._slow: tuple[int, ...] = ()
         self._traced: set[str] = set()
@@ -142,16 +144,28 @@ class Watcher:
         self.ranks, self.attempt = ranks, number
         self.recorder.attempt = number
         self.first_step = None
+        self._looked_us = None
         self._memory = None
         self._watch.begin_generation(number, next_step=1)
 
     def look(self, now_us: int) -> None:
         """One turn."""
+        self._notice_pause(now_us)
         self._collect_steps(now_us)
         if now_us >= self._next_liveness_us and not self.is_leaving:
             self._next_liveness_us = now_us + LIVENESS_EVERY_US
             self._look_for_hangs(now_us)
         self._advance_dump(now_us)
+
+    def _notice_pause(self, now_us: int) -> None:
+        """Forgive the time in which nobody looked: what froze this process, such as its container, froze the ranks too."""
+        before_us, self._looked_us = self._looked_us, now_us
+        if before_us is None or now_us - before_us < TOLD_US_MIN:
+            return
+        self._watch.forgive(since_us=before_us, until_us=now_us)
+        self._memory = None
+        began_us, body = self.recorder.wall_us(before_us), told_pause(now_us - before_us)
+        self.recorder.record("annotation", t_occurred_us=began_us, body=body)
 
     def close_case(self, now_us: int, outcome: str, **body: object) -> None:
         """The job ended, or moved on by other means than its own."""
@@ -291,6 +305,7 @@ class Watcher:
         )  # written before the slow way out of the process: the culprit speaks before its peers end
         raised = note.raised if note is not None else None
         reading = read_rank(rank.rank, rank, generation=self.attempt, raised=raised)  # type: ignore[arg-type]
+        reading = replace(reading, progress_us=self._watch.heard_us(reading.progress_us))
         if self.step_offset:
             reading = numbered_on(reading, self.step_offset)
         is_asked = code == EXIT_REQUEUE and note is not None and raised is None

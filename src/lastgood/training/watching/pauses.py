@@ -38,9 +38,11 @@ def _forgive(supervisor: Supervisor, *, before_us: int, pause_us: int) -> None:
         supervisor.state = replace(state, deadline_us=state.deadline_us + pause_us)
     if pause_us < TOLD_US_MIN:
         return
+    began_us = supervisor.recorder.wall_us(before_us)
+    supervisor.recorder.record("annotation", t_occurred_us=began_us, body=told_pause(pause_us))
+
+
+def told_pause(pause_us: int) -> dict[str, object]:
+    """The body of the remark on a long pause."""
     text = f"the supervisor did not turn for {format_duration(pause_us)}: it was stopped or starved"
-    supervisor.recorder.record(
-        "annotation",
-        t_occurred_us=supervisor.recorder.wall_us(before_us),
-        body={"text": text, "pause_us": pause_us},
-    )
+    return {"text": text, "pause_us": pause_us}

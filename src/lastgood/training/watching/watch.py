@@ -87,7 +87,7 @@ class Watch:
         if until_us - since_us >= _LONG_PAUSE_US:
             self._liveness = None
 
-    def _heard_us(self, progress_us: int) -> int:
+    def heard_us(self, progress_us: int) -> int:
         """When a rank was last heard, on a clock that stands still while nobody looks."""
         missed = sum(max(0, end - max(start, progress_us)) for start, end in self._pauses)
         return progress_us + missed
@@ -153,7 +153,7 @@ class Watch:
             read_rank(rank, worker, generation=self.generation, raised=raised.get(rank))
             for rank, worker in enumerate(workers)
         )
-        return [replace(r, progress_us=self._heard_us(r.progress_us)) for r in found]
+        return [replace(r, progress_us=self.heard_us(r.progress_us)) for r in found]
 
     def assess_liveness(
         self, workers: Sequence[WorkerProcess], raised: Mapping[int, Raised], *, now_us: int

@@ -23,6 +23,7 @@ from lastgood.training.slot import StatusSlot
 
 LATER_US = 3_000_000
 """More than the limit of a second."""
+TURN_US = 500_000
 
 
 class Kept:
@@ -102,9 +103,15 @@ class Scene:
         self.look_at(SystemClock().monotonic_us() + later_us)
 
     def look_at(self, now_us: int) -> None:
+        """Look twice a second until then: what lies between two looks is held against nobody."""
+        before_us = self.watcher._looked_us or now_us
+        for at_us in (*range(before_us + TURN_US, now_us, TURN_US), now_us):
+            self.look_once(at_us)
+        self.recorder.close_chunk()
+
+    def look_once(self, now_us: int) -> None:
         self.watcher._next_liveness_us = 0
         self.watcher.look(now_us)
-        self.recorder.close_chunk()
 
     def of(self, kind: str) -> list[Event]:
         return [event for event in self.kept.events if event.kind == kind]
@@ -124,6 +131,24 @@ def test_the_rank_that_did_not_come_is_named_and_the_incident_closes_when_it_doe
         rank.step(2)
     scene.look()
     assert [e.body["outcome"] for e in scene.of("incident.close")] == ["resolved"]
+
+
+def test_time_in_which_nobody_looked_is_held_against_nobody(tmp_path):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    for rank in (scene.ranks[0], scene.ranks[2]):
+        rank.wait_in_collective()
+    now_us = SystemClock().monotonic_us()
+    scene.look_once(now_us)
+    scene.look_once(now_us + LATER_US)
+    assert scene.of("incident.open") == []
+    (told,) = scene.of("annotation")
+    assert told.body["pause_us"] == LATER_US
+    scene.look_at(now_us + LATER_US + 500_000)
+    assert scene.of("incident.open") == [], "half a second of silence is not a second"
+    scene.look_at(now_us + 2 * LATER_US)
+    assert [e.ranks for e in scene.of("incident.open")] == [(1,)]
 
 
 def test_a_hang_that_has_passed_waits_for_a_step_and_is_acted_upon_no_more(tmp_path):
