@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 from lastgood.signals.reading import ProcessState
 
+_TEXT_BYTES_MAX = 4096
 _TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
 _STATES = {
     "R": ProcessState.RUNNING,
@@ -32,7 +32,7 @@ class ProcessSample(NamedTuple):
 def sample_process(pid: int) -> ProcessSample:
     """Return what `/proc` says of a process; one that is gone has used no time."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        stat = _text_of(f"/proc/{pid}/stat")
         # The command name may hold blanks and parentheses; the fields start behind the last one.
         fields = stat.rpartition(")")[2].split()
         wait_ns = _wait_ns(pid)
@@ -45,7 +45,7 @@ def sample_process(pid: int) -> ProcessSample:
 def waiting_place(pid: int) -> str:
     """Return the kernel function in which the main thread sleeps; empty when it runs or nobody may know."""
     try:
-        found = Path(f"/proc/{pid}/wchan").read_text(encoding="ascii", errors="replace").strip()
+        found = _text_of(f"/proc/{pid}/wchan").strip()
     except OSError:
         return ""
     return "" if found == "0" else found
@@ -54,6 +54,15 @@ def waiting_place(pid: int) -> str:
 def _wait_ns(pid: int) -> int:
     """Second field of schedstat of the main thread: time spent runnable but not running. Not every kernel keeps it."""
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1])
+        return int(_text_of(f"/proc/{pid}/schedstat").split()[1])
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def _text_of(path: str) -> str:
+    """The text of a small file: every rank has three, read many times a second, so nothing is built around them."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, _TEXT_BYTES_MAX).decode("ascii", errors="replace")
+    finally:
+        os.close(descriptor)
