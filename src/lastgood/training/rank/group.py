@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 JOIN_LIMIT = timedelta(seconds=5)
 """Longest wait for the peers while a group is formed; a peer that dies meanwhile must not cost half an hour."""
 
+_GLOO_PATIENCE = 5
+"""gloo waits so many times its limit for a peer to connect, and no cut ends that wait."""
+
 COLLECTIVE_LIMIT = timedelta(hours=4)
 """gloo's own limit inside a running group. The supervisor watches progress and acts long before."""
 
@@ -64,14 +67,13 @@ class Group:
             self.generation, self._is_cut = generation, False
             self._sockets.clear()
             before = self._before_join = _socket_inodes()
-            meeting = self._meeting = Meeting(store)
+            meeting = self._meeting = Meeting(store, patience=JOIN_LIMIT)
         # A group that could not be formed leaves torch's counter of groups behind, which names the keys in the store:
         # this rank would then wait under another name than its peers, for ever.
         dist.distributed_c10d._world.group_count = 0  # noqa: SLF001 - as destroy_process_group does
         meeting.set_timeout(JOIN_LIMIT)
-        dist.init_process_group(
-            "gloo", store=meeting, rank=rank, world_size=world, timeout=JOIN_LIMIT
-        )
+        limit = JOIN_LIMIT / _GLOO_PATIENCE
+        dist.init_process_group("gloo", store=meeting, rank=rank, world_size=world, timeout=limit)
         self._note(before)
         dist.distributed_c10d._set_pg_timeout(COLLECTIVE_LIMIT)  # noqa: SLF001 - no public way to change it
 

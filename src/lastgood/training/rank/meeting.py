@@ -47,9 +47,12 @@ class Meeting(dist.Store):
     group keeps the store until the group is gone.
     """
 
-    def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
-        """Meet in that file, which is made by whoever writes first."""
+    def __init__(
+        self, path: Path, *, patience: timedelta = timedelta(0), clock: Clock | None = None
+    ) -> None:
+        """Meet in that file, which is made by whoever writes first; no wait gives up before `patience` is over."""
         super().__init__()
+        self._patience = patience
         self._path = path
         self._clock = clock or SystemClock()
         self._values: dict[str, bytes] = {}
@@ -113,7 +116,7 @@ class Meeting(dist.Store):
     def wait(self, keys: Iterable[str], limit: timedelta | None = None) -> None:  # type: ignore[override] - by place only
         """Return once all the keys are there. Raises what torch's stores raise when that takes longer than allowed."""
         wanted = list(keys)
-        limit = self._limit if limit is None else limit
+        limit = max(self._limit if limit is None else limit, self._patience)
         began_us = self._clock.monotonic_us()
         while not self.check(wanted):
             self._pause(f"for {', '.join(wanted)}", began_us=began_us, limit=limit)

@@ -1,5 +1,6 @@
 """The store through which a generation meets: what torch asks of a store, over a file that several write."""
 
+import struct
 import subprocess
 import sys
 import threading
@@ -210,3 +211,25 @@ def test_a_cut_ends_the_wait_for_a_peer_that_never_comes(group, path, monkeypatc
         group.join(generation=1, rank=0, world=2, store=path)
     control.join()
     assert is_group_error(caught.value)
+
+
+@pytest.mark.nightly
+def test_a_peer_that_wrote_its_address_and_never_connects_is_waited_for_once(group, path):
+    """gloo waits five times its own limit for a connection: 25 s, which no cut shortens."""
+
+    def write_an_address_where_nobody_is():
+        store = meet(path)
+        own = bytearray(store.get("0//cpu//0/0"))
+        (host_bytes,) = struct.unpack_from("=Q", own)
+        port_at = 8 + host_bytes + 8 + 2
+        own[port_at : port_at + 2] = b"\xff\xff"  # the higher port is the one that connects
+        store.set("0//cpu//0/1", bytes(own))
+
+    peer = threading.Thread(target=write_an_address_where_nobody_is)
+    peer.start()
+    began_us = SystemClock().monotonic_us()
+    with pytest.raises(RuntimeError) as caught:
+        group.join(generation=1, rank=0, world=2, store=path)
+    assert SystemClock().monotonic_us() - began_us < 20 * SECOND_US
+    assert is_group_error(caught.value)
+    peer.join()
