@@ -18,7 +18,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from lastgood.base.errors import BadInput
 from lastgood.training.rank.batch import full_copy, shared_copy, tensor_versions
@@ -147,14 +147,17 @@ class Feed:
             set_epoch(position.epoch)
         # Opening draws seeds that the undisturbed run did not draw here: the streams are put back each time.
         now = capture_streams()
-        if (
-            self._was_opened
-            and _is_one_shot(self._loader)
-            and (position.epoch == 0 or position.offset)
+        is_first, self._was_opened = not self._was_opened, True
+        is_again = not is_first and (position.epoch == 0 or position.offset)
+        if is_again and (
+            _is_one_shot(self._loader) or (position.epoch == 0 and _persists(self._loader))
         ):
             self._loader = self._make()
             restore_streams(now)
-        self._was_opened = True
+        if is_first and position.epoch and _persists(self._loader):
+            # Its first opening draws a seed, later ones do not: the undisturbed run opened it in epoch 0.
+            iter(self._loader)
+            restore_streams(now)
         if position.loader_state is not None and hasattr(self._loader, "load_state_dict"):
             self._loader.load_state_dict(position.loader_state)
             self._iterator = iter(self._loader)
@@ -181,6 +184,11 @@ class Feed:
 def _is_one_shot(loader: Iterable[Any]) -> bool:
     """True for a loader that is its own iterator."""
     return getattr(loader, "__next__", None) is not None
+
+
+def _persists(loader: Iterable[Any]) -> bool:
+    """True for a loader whose processes outlive an epoch: it makes its iterator once and resets it afterwards."""
+    return bool(getattr(loader, "persistent_workers", False)) and isinstance(loader, DataLoader)
 
 
 def _generators(loader: Iterable[Any]) -> list[torch.Generator]:
