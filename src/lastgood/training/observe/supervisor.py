@@ -17,6 +17,7 @@ from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
 from lastgood.recovery.messages import Escalate
 from lastgood.signals.reading import Symptom
+from lastgood.training.observe.ending import torn_down
 from lastgood.training.observe.outsiders import Outsiders
 from lastgood.training.observe.rank import Attempt, ObservedRank, hold_port
 from lastgood.training.observe.restarting import Restarting
@@ -39,7 +40,6 @@ LAST_WORDS_US = 2_000_000
 KILLED_US_MAX = 5_000_000
 """A killed rank that is not gone after this sits in the kernel; it is recorded and not waited for."""
 EXIT_INTERRUPTED = 130
-TORN_DOWN = "behind the end of its script"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 
@@ -178,11 +178,7 @@ class ObserveSupervisor:
             if code is None or code == rank.exit_code or rank.name in self._torn_down:
                 continue
             self._torn_down.add(rank.name)
-            text = (
-                f"{TORN_DOWN} rank {rank.rank} ({rank.name}) was ended by signal {-code}, while Python took itself "
-                f"apart: no incident, it counts with the exit code {rank.exit_code} that it was leaving with"
-            )
-            body = {"text": text, "signal": -code, "exit_code": rank.exit_code}
+            body = torn_down(rank.rank, rank.name, ended=code, counts_as=rank.exit_code)
             self.recorder.record("annotation", ranks=(rank.rank,), body=body)
 
     def _had_last_words(self, now_us: int) -> bool:

@@ -6,7 +6,6 @@ environment. The script sees itself as `__main__`, with its own arguments and it
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
 import runpy
@@ -16,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lastgood.training.observe.ending import note_teardown, write_ending
+from lastgood.training.observe.ending import Leaving, write_ending
 from lastgood.training.rank.counting import Counting
 from lastgood.training.rank.dump_thread import answer_dump_requests
 from lastgood.training.rank.group import is_group_error
@@ -43,20 +42,21 @@ def main() -> None:
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     ending = folder / "endings" / worker
-    own = os.getpid()  # a fork of the script inherits the handler
-    # Registered before the script's own handlers, so it runs behind them.
-    atexit.register(lambda: note_teardown(ending) if os.getpid() == own else None)
+    leaving = Leaving(ending)
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        leaving.code = code
         write_ending(ending, slot, code=code)
         raise
     except BaseException as error:  # noqa: BLE001 - whatever the script raised is said, and shown as Python does
         code = 130 if isinstance(error, KeyboardInterrupt) else 1
+        leaving.code = code
         write_ending(ending, slot, code=code, error=error, is_group_error=is_group_error(error))
         traceback.print_exception(type(error), error, _of_script(error.__traceback__, script))
         sys.exit(code)
+    leaving.code = 0
     write_ending(ending, slot, code=0)
 
 

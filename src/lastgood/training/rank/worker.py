@@ -21,6 +21,7 @@ import torch
 from lastgood.base.errors import LastgoodError
 from lastgood.training import control
 from lastgood.training.control import Channel
+from lastgood.training.observe.ending import Leaving
 from lastgood.training.rank import environment
 from lastgood.training.rank.golden import golden_digest
 from lastgood.training.rank.group import is_group_error
@@ -59,6 +60,7 @@ def main() -> None:
     script, *arguments = sys.argv[1:]
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
+    leaving = Leaving(link.run.status(link.worker))
     try:
         runpy.run_path(script, run_name="__main__")
     except LastgoodError as error:
@@ -69,6 +71,7 @@ def main() -> None:
     except SystemExit as end:
         # Alone this is a fault, together it is the script's own end: the supervisor knows what the others do.
         _end_run(link, exit_code=_code_of(end))
+        leaving.code = _code_of(end)
         raise
     except Exception as error:  # noqa: BLE001 - whatever the script did not catch
         _say_error(link, script, error)
@@ -76,6 +79,7 @@ def main() -> None:
         sys.exit(EXIT_ERROR)
     else:
         _end_run(link, exit_code=0)
+        leaving.code = 0
     finally:
         link.group.leave()  # gloo's threads would abort the interpreter on its way out
 

@@ -10,6 +10,7 @@ from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import Phase
 from lastgood.training import control
+from lastgood.training.observe.ending import code_of_end, torn_down
 from lastgood.training.supervising.late_deaths import LateDeaths
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Ending:
         self._supervisor = supervisor
         self._checkpointing = checkpointing
         self._deaths = LateDeaths(supervisor)
+        self._torn_down: set[str] = set()
         self._reason: str | None = None
         self._code = EXIT_REQUEUE
         self._noticed_us = 0
@@ -121,13 +123,24 @@ class Ending:
 
     def _wait_for_exits(self) -> None:
         supervisor = self._supervisor
-        codes = {r: supervisor.workers[name].exit_code for r, name in enumerate(supervisor.serving)}
+        codes = {rank: self._code_of(rank, name) for rank, name in enumerate(supervisor.serving)}
         if self._deaths.take({rank: code for rank, code in codes.items() if code is not None}):
             # The others still work behind their loops: without a word that time would be nobody's.
             supervisor.recorder.record("section.begin", body=dict(_BEHIND))
         if None not in codes.values():
             supervisor.recorder.record("section.end", body=dict(_BEHIND))
             supervisor.exit_code = self._deaths.code
+
+    def _code_of(self, rank: int, name: str) -> int | None:
+        """The exit code of a rank; one that a signal ended in Python's own teardown was through, which is said once."""
+        supervisor = self._supervisor
+        ended = supervisor.workers[name].exit_code
+        code = code_of_end(ended, supervisor.run_dir.status(name))
+        if ended is not None and code != ended and name not in self._torn_down:
+            self._torn_down.add(name)
+            body = torn_down(rank, name, ended=ended, counts_as=code)
+            supervisor.recorder.record("annotation", ranks=(rank,), body=body)
+        return code
 
     def _stop(self, reason: str) -> None:
         """Stop all ranks behind the same step if they get there soon, write a checkpoint, and end."""

@@ -21,10 +21,9 @@ def slot(tmp_path):
 
 @pytest.mark.parametrize("meant", [0, 1, 75])
 def test_a_rank_that_a_signal_ends_in_the_teardown_counts_with_the_code_it_was_leaving_with(
-    tmp_path, slot, meant
+    tmp_path, meant
 ):
-    write_ending(tmp_path / "r1a2", slot, code=meant)
-    note_teardown(tmp_path / "r1a2")
+    note_teardown(tmp_path / "r1a2", meant)
     assert code_of_end(ABORTED, tmp_path / "r1a2") == meant
 
 
@@ -35,14 +34,13 @@ def test_a_rank_that_a_signal_ends_while_the_script_still_has_exit_handlers_was_
     assert code_of_end(ABORTED, tmp_path / "r1a2") == ABORTED
 
 
-def test_a_rank_without_a_word_of_its_own_ended_as_the_kernel_says(tmp_path):
-    note_teardown(tmp_path / "r1a2")
+def test_a_rank_with_half_a_mark_ended_as_the_kernel_says(tmp_path):
+    (tmp_path / "r1a2.teardown").touch()
     assert code_of_end(ABORTED, tmp_path / "r1a2") == ABORTED
 
 
-def test_what_lives_or_ended_with_a_code_is_as_the_kernel_says(tmp_path, slot):
-    write_ending(tmp_path / "r1a2", slot, code=0)
-    note_teardown(tmp_path / "r1a2")
+def test_what_lives_or_ended_with_a_code_is_as_the_kernel_says(tmp_path):
+    note_teardown(tmp_path / "r1a2", 0)
     assert code_of_end(None, tmp_path / "r1a2") is None
     assert code_of_end(120, tmp_path / "r1a2") == 120
 
@@ -60,7 +58,7 @@ class Ended:
             ended._run = SimpleNamespace(root=folder)  # type: ignore[assignment]
             ended.process = SimpleNamespace(poll=lambda code=code: code)  # type: ignore[assignment]
             write_ending(folder / "endings" / ended.name, slot, code=0)
-            note_teardown(folder / "endings" / ended.name)
+            note_teardown(folder / "endings" / ended.name, 0)
             ranks.append(ended)
         supervisor = ObserveSupervisor.__new__(ObserveSupervisor)
         supervisor.ranks, supervisor.is_acting = ranks, is_acting
