@@ -6,9 +6,7 @@ A process that left no such file was killed, or crashed below Python.
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -64,55 +62,6 @@ def write_ending(
         fresh.replace(path)
     if error is None and code in {0, EXIT_REQUEUE}:
         slot.enter(Phase.FINISHED)
-
-
-def note_teardown(path: Path, code: int) -> None:
-    """Say that all of the script's own code has run, its exit handlers too; `path` is a file of the rank's own."""
-    with suppress(OSError):
-        _teardown_mark(path).write_text(str(code), encoding="ascii")
-
-
-class Leaving:
-    """Notes when the process begins to take itself apart. Make it before the script runs: it comes behind its handlers."""
-
-    def __init__(self, path: Path) -> None:
-        self.code: int | None = None
-        """With which code the script ended; None until it has."""
-        self._path, self._process = path, os.getpid()
-        atexit.register(self._note)
-
-    def _note(self) -> None:
-        if (
-            self.code is not None and os.getpid() == self._process
-        ):  # a fork of the script has it too
-            note_teardown(self._path, self.code)
-
-
-def code_of_end(code: int | None, path: Path) -> int | None:
-    """The exit code of a process by which its job is judged; `code` is what the kernel says, negative for a signal.
-
-    Torch's threads can abort a process while Python takes itself apart, such as gloo's, when one is late to drop its
-    last tensor. The script has done all it had to do by then: it counts with the code that it was leaving with.
-    """
-    if code is None or code >= 0:
-        return code
-    try:
-        return int(_teardown_mark(path).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return code
-
-
-def torn_down(rank: int, name: str, *, ended: int, counts_as: int | None) -> dict[str, object]:
-    """The body of the remark on a rank that a signal ended there; `ended` is negative, as the kernel says it."""
-    text = (
-        f"behind the end of its script rank {rank} ({name}) was ended by signal {-ended}, while Python took itself "
-        f"apart: no incident, it counts with the exit code {counts_as} that it was leaving with"
-    )
-    return {"text": text, "signal": -ended, "exit_code": counts_as}
-
-
-def _teardown_mark(path: Path) -> Path:
-    return path.with_suffix(".teardown")
 
 
 def read_ending(path: Path) -> EndingNote | None:

@@ -10,9 +10,10 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from lastgood.training.observe.ending import EndingNote, code_of_end, read_ending
+from lastgood.training.observe.ending import EndingNote, read_ending
 from lastgood.training.observe.first_note import FirstNote, read_first_note
 from lastgood.training.slot import StatusSlot
+from lastgood.training.teardown import code_of_end
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,13 +17,13 @@ from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
 from lastgood.recovery.messages import Escalate
 from lastgood.signals.reading import Symptom
-from lastgood.training.observe.ending import torn_down
 from lastgood.training.observe.outsiders import Outsiders
 from lastgood.training.observe.rank import Attempt, ObservedRank, hold_port
 from lastgood.training.observe.restarting import Restarting
 from lastgood.training.observe.watcher import Watcher
 from lastgood.training.rundir import RunDir, default_root
 from lastgood.training.supervising.notify import notify
+from lastgood.training.teardown import torn_down
 
 if TYPE_CHECKING:
     import socket

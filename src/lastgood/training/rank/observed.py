@@ -15,11 +15,12 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lastgood.training.observe.ending import Leaving, write_ending
+from lastgood.training.observe.ending import write_ending
 from lastgood.training.rank.counting import Counting
 from lastgood.training.rank.dump_thread import answer_dump_requests
 from lastgood.training.rank.group import is_group_error
 from lastgood.training.slot import StatusSlot
+from lastgood.training.teardown import Leaving
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -21,13 +21,13 @@ import torch
 from lastgood.base.errors import LastgoodError
 from lastgood.training import control
 from lastgood.training.control import Channel
-from lastgood.training.observe.ending import Leaving
 from lastgood.training.rank import environment
 from lastgood.training.rank.golden import golden_digest
 from lastgood.training.rank.group import is_group_error
 from lastgood.training.rank.link import Link
 from lastgood.training.rundir import RunDir
 from lastgood.training.slot import ControlPage, StatusSlot
+from lastgood.training.teardown import Leaving
 from lastgood.training.watching.stacks import STACK_SIGNAL, path_by_signal
 
 EXIT_ERROR = 1

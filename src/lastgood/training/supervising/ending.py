@@ -10,8 +10,8 @@ from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import Phase
 from lastgood.training import control
-from lastgood.training.observe.ending import code_of_end, torn_down
 from lastgood.training.supervising.late_deaths import LateDeaths
+from lastgood.training.teardown import code_of_end, torn_down
 
 if TYPE_CHECKING:
     from lastgood.training.states.checkpointing import Checkpointing

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from lastgood.ledger.event import Event
-from lastgood.training.observe.ending import code_of_end, note_teardown, write_ending
+from lastgood.training.observe.ending import write_ending
 from lastgood.training.observe.rank import ObservedRank
 from lastgood.training.observe.supervisor import ObserveSupervisor
 from lastgood.training.slot import StatusSlot
+from lastgood.training.teardown import code_of_end, note_teardown
 
 ABORTED = -signal.SIGABRT
 

@@ -3,8 +3,8 @@
 import signal
 from types import SimpleNamespace
 
-from lastgood.training.observe.ending import Leaving
 from lastgood.training.supervising.ending import Ending
+from lastgood.training.teardown import Leaving
 
 ABORTED = -signal.SIGABRT
 
