@@ -48,7 +48,13 @@ class Revoked(_Message):
 
     generation: int
     newest_step: int = -1
-    """Newest state that every rank has published, so far: probably the one that comes next; -1 = none."""
+    """The state to read ahead, as in `ReadAhead`; -1 = none, or it was said before."""
+
+
+class ReadAhead(_Message):
+    """A generation is probably over: read the newest state that every rank has published, the likely one to come."""
+
+    newest_step: int
 
 
 class Prepare(_Message):
@@ -215,6 +221,7 @@ class SectionChanged(_Message):
 ToWorker = (
     Assignment
     | Revoked
+    | ReadAhead
     | Prepare
     | Proceed
     | ReplayAgain

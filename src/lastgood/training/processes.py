@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lastgood.base.clock import SystemClock
-from lastgood.training.control import Channel, ToSupervisor
+from lastgood.training.control import Channel, Hello, ToSupervisor
+from lastgood.training.life_lock import LifeLock
 from lastgood.training.resuming.leftovers import note_session
 from lastgood.training.slot import StatusSlot
 
@@ -33,6 +34,7 @@ class WorkerProcess:
         """Start the process; its status page exists before it does."""
         self.name = name
         self.slot = StatusSlot(run.status(name), create=True)
+        self._life = LifeLock(run.status(name))
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours, ToSupervisor)
         self._log = _open_log(options.log_dir, name)
@@ -68,6 +70,16 @@ class WorkerProcess:
         """None while it runs; negative = ended by that signal."""
         return self.process.poll()
 
+    @property
+    def early_notices(self) -> tuple[int, ...]:
+        """What becomes readable, once, when the process has begun to end; `pidfd` does when it is gone."""
+        return self._life.notices
+
+    def introduce(self, hello: Hello) -> None:
+        """Take in what the worker says of itself when it has come up."""
+        self.golden, self.versions = hello.golden, hello.versions
+        self._life.watch()
+
     def set_niceness(self, value: int) -> None:
         """Set it for every thread, since Linux counts niceness by thread."""
         with suppress(OSError):
@@ -90,6 +102,7 @@ class WorkerProcess:
         """Release what belongs to an ended process."""
         with suppress(OSError):
             os.close(self.pidfd)
+        self._life.close()
         self.channel.socket.close()
         if self._log is not None:
             self._log.close()

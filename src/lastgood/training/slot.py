@@ -19,6 +19,8 @@ from lastgood.base.clock import monotonic_ns
 from lastgood.signals.reading import Phase, StepReport
 
 PAGE_BYTES = 4096
+LIFE_LOCK_AT = 3072
+"""Where the lock of `life_lock` lies in a status page; the words of a rank end before it."""
 NOTHING_PINNED = -(2**31)
 _MAGIC = 0x4C47_5354_4154_3031
 _SECTION_BYTES = 64

@@ -29,6 +29,7 @@ ORDERS = [
     control.Assignment(generation=1, rank=0, world=2),
     control.Assignment(generation=2, rank=1, world=2, plan=PLAN, tolerance=(0.5).hex()),
     control.Revoked(generation=1, newest_step=7),
+    control.ReadAhead(newest_step=7),
     control.Prepare(generation=2, rank=1, world=2, newest_step=7),
     control.Proceed(generation=2),
     control.ReplayAgain(generation=2),

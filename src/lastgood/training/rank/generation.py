@@ -124,7 +124,7 @@ class Generation:
 
     def enter_next(self) -> None:
         """Leave this generation, park, and come back with a state restored in another one."""
-        self.link.on_revoked = self._read_ahead
+        self.link.on_hint = self._read_ahead
         while True:
             self._leave()
             assignment = self._next_assignment()
@@ -157,8 +157,7 @@ class Generation:
 
     def _read_ahead(self, newest_step: int) -> None:
         """On the control thread: this rank may still be in its step for a while."""
-        if newest_step >= 0:
-            self._ahead.begin(rank=self.rank, newest_step=newest_step)
+        self._ahead.begin(rank=self.rank, newest_step=newest_step)
 
     def _next_assignment(self) -> Assignment:
         while isinstance(message := self.link.wait_assignment(), control.Prepare):

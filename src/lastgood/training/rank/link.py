@@ -66,8 +66,8 @@ class Link:
         self.stop_after: int | None = None
         self.has_left_loop = False
         """True once the script's training loop came to its end by itself."""
-        self.on_revoked: Callable[[int], None] | None = None
-        """Called on the control thread with the newest state that every rank has published."""
+        self.on_hint: Callable[[int], None] | None = None
+        """Called on the control thread with the step of the state that may be read ahead."""
         self.on_script_end: Callable[[int], None] | None = None
         """Set by the run and called with the exit code, so that a loop left early still ends in order."""
 
@@ -117,8 +117,12 @@ class Link:
             self._changed.notify_all()
         if isinstance(message, control.Revoked):
             self.group.cut(message.generation)
-            if self.on_revoked is not None:
-                self.on_revoked(message.newest_step)
+        if (
+            isinstance(message, control.Revoked | control.ReadAhead)
+            and message.newest_step >= 0
+            and self.on_hint is not None
+        ):
+            self.on_hint(message.newest_step)
 
     def is_revoked(self, generation: int) -> bool:
         """True when this generation is over."""

@@ -21,6 +21,7 @@ import torch
 from lastgood.base.errors import LastgoodError
 from lastgood.training import control
 from lastgood.training.control import Channel
+from lastgood.training.life_lock import hold_life_lock
 from lastgood.training.rank import environment
 from lastgood.training.rank.golden import golden_digest
 from lastgood.training.rank.group import is_group_error
@@ -50,6 +51,7 @@ def main() -> None:
     _let_supervisor_in()
     link = _connect()
     _links.append(link)
+    hold_life_lock(link.run.status(link.worker))
     _answer_stack_signal(link)
     digest = golden_digest()
     link.listen()

@@ -45,6 +45,8 @@ class Effects:
         self._proceeded = 0
         self._buckets: dict[int, str] = {}
         """Rank -> what it knows of the gradient buckets of the step to replay, in the newest generation."""
+        self._hints: dict[str, control.ReadAhead | control.Prepare] = {}
+        """Worker -> what it was last told to get ready for, in the newest generation."""
         self._replays: dict[int, tuple[WorkerProcess, control.StepReplayed]] | None = None
         """Rank -> what came of the replay by buckets; None where the replay is not by buckets."""
         self._progress = os.open(supervisor.run_dir.progress, os.O_RDWR | os.O_CREAT, 0o600)
@@ -91,29 +93,55 @@ class Effects:
         self.is_generation_up = False
         supervisor = self._supervisor
         newest_step = min(self._published_steps(), default=-1)
-        self._prepare_spares(action.generation + 1, newest_step)
-        revoked = control.Revoked(generation=action.generation, newest_step=newest_step)
+        assert supervisor.state is not None, "the loop revokes"
+        self._prepare_spares(supervisor.state.crew.vacant_ranks, newest_step)
         for name in action.workers:
+            hint = (
+                newest_step
+                if self._is_news(name, control.ReadAhead(newest_step=newest_step))
+                else -1
+            )
+            revoked = control.Revoked(generation=action.generation, newest_step=hint)
             supervisor.workers[name].channel.send(revoked)
 
-    def _prepare_spares(self, generation: int, newest_step: int) -> None:
-        """Said first: a spare has the most to do."""
+    def expect_end(self, worker: WorkerProcess) -> None:
+        """A rank seems to end right now: the others get ready, and lose nothing should it live on."""
         supervisor = self._supervisor
-        assert supervisor.state is not None, "the loop revokes"
-        crew = supervisor.state.crew
+        if (
+            not supervisor.is_running
+            or supervisor.ending.is_finishing
+            or worker.name not in supervisor.serving
+        ):
+            return
+        newest_step = min(self._published_steps(), default=-1)
+        self._prepare_spares((supervisor.serving.index(worker.name),), newest_step)
+        hint = control.ReadAhead(newest_step=newest_step)
+        for name in supervisor.serving:
+            if newest_step >= 0 and name != worker.name and self._is_news(name, hint):
+                supervisor.workers[name].channel.send(hint)
+
+    def _prepare_spares(self, vacant_ranks: tuple[int, ...], newest_step: int) -> None:
+        """Said before anything else: a spare has the most to do."""
+        supervisor = self._supervisor
+        assert supervisor.state is not None, "ranks are lost once there is a loop"
         if newest_step < 1:
             return
-        for rank, name in zip(crew.vacant_ranks, crew.spares, strict=False):
-            spare = supervisor.workers[name]
-            spare.set_niceness(own_niceness())
-            spare.channel.send(
-                control.Prepare(
-                    generation=generation,
-                    rank=rank,
-                    world=len(crew.serving),
-                    newest_step=newest_step,
-                )
+        for rank, name in zip(vacant_ranks, supervisor.state.crew.spares, strict=False):
+            prepare = control.Prepare(
+                generation=supervisor.state.generation + 1,
+                rank=rank,
+                world=len(supervisor.serving),
+                newest_step=newest_step,
             )
+            if self._is_news(name, prepare):
+                supervisor.workers[name].set_niceness(own_niceness())
+                supervisor.workers[name].channel.send(prepare)
+
+    def _is_news(self, worker: str, hint: control.ReadAhead | control.Prepare) -> bool:
+        """Whether a worker has not been told so already in this generation."""
+        is_news = self._hints.get(worker) != hint
+        self._hints[worker] = hint
+        return is_news
 
     def _published_steps(self) -> list[int]:
         """The newest state of each rank, where its worker is still known."""
@@ -170,6 +198,7 @@ class Effects:
         supervisor.finished.clear()
         supervisor.leavers.begin_generation()
         self._buckets.clear()
+        self._hints.clear()
         self._replays = None
         is_first = action.plan.tier is messages.Tier.INITIAL
         supervisor.beginning.generation = action.generation if is_first else None

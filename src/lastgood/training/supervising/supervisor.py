@@ -185,9 +185,13 @@ class Supervisor:
         """Sleep until a worker says something or ends, at most one turn long."""
         living = [w for w in self.workers.values() if w.exit_code is None]
         sockets = {w.channel.socket: w for w in self.workers.values() if not w.channel.is_closed}
+        notices = {notice: w for w in living for notice in w.early_notices}
         # The descriptor of a process that has ended stays readable: waiting on it would spin.
-        ready, _, _ = select.select([*sockets, *(w.pidfd for w in living)], [], [], TURN_S_MAX)
+        ends = [*notices, *(w.pidfd for w in living)]
+        ready, _, _ = select.select([*sockets, *ends], [], [], TURN_S_MAX)
         self._talking = [sockets[end] for end in ready if end in sockets]
+        for notice in notices.keys() & ready:
+            self._effects.expect_end(notices[notice])
 
     def _serve(self) -> None:
         notice_pause(self)
@@ -299,7 +303,7 @@ class Supervisor:
     def _hear(self, worker: WorkerProcess, message: object) -> None:
         match message:
             case control.Hello():
-                worker.golden, worker.versions = message.golden, message.versions
+                worker.introduce(message)
             case control.Ready():
                 worker.is_ready = True
                 self._state_bytes = max(self._state_bytes, message.state_bytes)

@@ -72,11 +72,13 @@ def test_an_announced_rank_is_taken_up_unless_the_assignment_has_come(link):
     assert link.wait_assignment() == assignment(2)
 
 
-def test_a_revocation_says_what_may_be_read_ahead(link):
+def test_what_may_be_read_ahead_is_said_before_a_revocation_or_with_it_and_not_twice(link):
     heard = []
-    link.on_revoked = heard.append
+    link.on_hint = heard.append
+    link._take(control.ReadAhead(newest_step=6))
     link._take(control.Revoked(generation=1, newest_step=7))
-    assert heard == [7]
+    link._take(control.Revoked(generation=2))
+    assert heard == [6, 7]
 
 
 @pytest.mark.parametrize("wait", ["wait_proceed", "wait_finish"])

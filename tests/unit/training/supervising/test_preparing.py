@@ -16,6 +16,7 @@ def made(tmp_path):
 
     def worker(name, published):
         return SimpleNamespace(
+            name=name,
             channel=SimpleNamespace(send=lambda message: sent.append((name, message))),
             slot=SimpleNamespace(view=lambda: SimpleNamespace(published_step=published)),
             set_niceness=lambda value: None,
@@ -27,7 +28,9 @@ def made(tmp_path):
         run_dir=SimpleNamespace(progress=tmp_path / "progress.bin"),
         serving=("w0", "w1", "w2"),
         workers={name: worker(name, step) for name, step in published.items()},
-        state=SimpleNamespace(crew=crew),
+        state=SimpleNamespace(crew=crew, generation=4),
+        is_running=True,
+        ending=SimpleNamespace(is_finishing=False),
     )
     effects = Effects(supervisor)
     yield SimpleNamespace(effects=effects, sent=sent, supervisor=supervisor)
@@ -62,3 +65,33 @@ def test_nothing_is_prepared_where_no_state_has_a_predecessor(made):
     made.supervisor.workers["w1"].slot.view = lambda: SimpleNamespace(published_step=0)
     lose(made, "w1")
     assert [name for name, _ in made.sent] == ["w0", "w2"]
+
+
+def test_what_was_said_when_a_rank_seemed_to_end_is_not_said_again(made):
+    made.effects.expect_end(made.supervisor.workers["w1"])
+    hint = control.ReadAhead(newest_step=8)
+    assert made.sent == [("s1", prepared(1)), ("w0", hint), ("w2", hint)]
+    made.sent.clear()
+    lose(made, "w1")
+    revoked = control.Revoked(generation=4)
+    assert made.sent == [("w0", revoked), ("w2", revoked)]
+
+
+def test_what_has_changed_since_a_rank_seemed_to_end_is_said(made):
+    made.effects.expect_end(made.supervisor.workers["w1"])
+    made.sent.clear()
+    made.supervisor.workers["w1"].slot.view = lambda: SimpleNamespace(published_step=9)
+    lose(made, "w0", "w1")
+    assert made.sent == [
+        ("s1", prepared(0, newest_step=9)),
+        ("s2", prepared(1, newest_step=9)),
+        ("w2", control.Revoked(generation=4, newest_step=9)),
+    ]
+
+
+@pytest.mark.parametrize("way", ["a spare", "finishing", "recovering"])
+def test_an_end_that_costs_no_step_is_not_prepared_for(made, way):
+    made.supervisor.ending.is_finishing = way == "finishing"
+    made.supervisor.is_running = way != "recovering"
+    made.effects.expect_end(made.supervisor.workers["s1" if way == "a spare" else "w1"])
+    assert made.sent == []
