@@ -10,6 +10,8 @@ import json
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from lastgood.recovery.messages import Candidate, Tier
 
 if TYPE_CHECKING:
@@ -18,6 +20,22 @@ if TYPE_CHECKING:
     from lastgood.training.rundir import RunDir
 
 HEADER_BYTES = 4096
+_NEEDED = frozenset(
+    {
+        "step",
+        "generation",
+        "published_us",
+        "bytes",
+        "digest",
+        "stripe",
+        "stripes",
+        "stripe_digest",
+        "private_digest",
+        "blob_offset",
+        "blob_bytes",
+        "blob_digest",
+    }
+)
 
 
 def seal_header(fields: dict[str, Any]) -> bytes:
@@ -32,26 +50,15 @@ def read_snapshot_header(path: Path) -> dict[str, Any] | None:
         with path.open("rb") as stream:
             page = stream.read(HEADER_BYTES)
         line, check, padding = page.split(b"\n", 2)
-        header = json.loads(line)
     except (OSError, ValueError):
         return None
     if check != b"%08x" % zlib.crc32(line) or len(page) < HEADER_BYTES or padding.strip(b" "):
         return None
-    needed = {
-        "step",
-        "generation",
-        "published_us",
-        "bytes",
-        "digest",
-        "stripe",
-        "stripes",
-        "stripe_digest",
-        "private_digest",
-        "blob_offset",
-        "blob_bytes",
-        "blob_digest",
-    }
-    return header if isinstance(header, dict) and needed <= header.keys() else None
+    try:
+        header = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return None
+    return header if isinstance(header, dict) and _NEEDED <= header.keys() else None
 
 
 class DamagedHeader(NamedTuple):
