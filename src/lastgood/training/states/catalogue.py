@@ -58,7 +58,7 @@ def read_snapshot_header(path: Path) -> dict[str, Any] | None:
         header = msgspec.json.decode(line)
     except msgspec.DecodeError:
         return None
-    return header if isinstance(header, dict) and _NEEDED <= header.keys() else None
+    return header if isinstance(header, dict) and header.keys() >= _NEEDED else None
 
 
 class DamagedHeader(NamedTuple):
