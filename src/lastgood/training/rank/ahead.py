@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lastgood.training.rank.feed import EndOfEpoch, Feed
+from lastgood.training.rank.group import group_to_come
 from lastgood.training.rank.snapshot import LoadedState, load_snapshot
 from lastgood.training.rank.state import capture_streams, restore_streams
 
@@ -50,8 +51,10 @@ class ReadAhead:
             self._read(found, rank, newest_step)
 
         thread = threading.Thread(target=read, name="lastgood-ahead", daemon=True)
-        self._guess = _Guess(rank, found, thread)
-        thread.start()
+        self._guess = None
+        with suppress(RuntimeError):  # no more threads for this user: read when it is needed
+            thread.start()
+            self._guess = _Guess(rank, found, thread)
 
     def prepare(
         self,
@@ -61,9 +64,13 @@ class ReadAhead:
         world: int,
         newest_step: int,
     ) -> None:
-        """In a spare: read now, and fetch the batch that a replay of the newest step takes."""
+        """In a spare: read now, and fetch the batch that a replay of the newest step takes.
+
+        The user's loader is made before there is a group: it finds its rank and world in `torch.distributed`, and what
+        needs more than that raises, and is done again behind the join.
+        """
         found: dict[int, LoadedState] = {}
-        self._guess = _Guess(rank, found, None)
+        self._guess, self._opened = _Guess(rank, found, None), None
         self._read(found, rank, newest_step - 1)
         if newest_step - 1 in found:
             self._open(make_loader, found[newest_step - 1], rank=rank, world=world)
@@ -82,14 +89,16 @@ class ReadAhead:
         world: int,
     ) -> None:
         streams = capture_streams()
-        with suppress(Exception):
-            feed = Feed(make_loader, rank=rank, world=world)
-            restore_streams(state.streams)
-            feed.seek(state.position["feed"], step=state.step)
-            with suppress(EndOfEpoch):
-                feed.batch(state.step + 1)
-            self._opened = (rank, feed)
-        restore_streams(streams)
+        try:
+            with suppress(Exception), group_to_come(rank=rank, world=world):
+                feed = Feed(make_loader, rank=rank, world=world)
+                restore_streams(state.streams)
+                feed.seek(state.position["feed"], step=state.step)
+                with suppress(EndOfEpoch):
+                    feed.batch(state.step + 1)
+                self._opened = (rank, feed)
+        finally:
+            restore_streams(streams)
 
     def state(self, rank: int, step: int) -> LoadedState:
         """Return a state of a rank, read ahead or now; raises SnapshotMismatch when anything is off."""

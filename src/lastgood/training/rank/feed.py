@@ -58,7 +58,7 @@ class Feed:
     """Hands out the batch of a step, in order or again."""
 
     def __init__(self, make: Callable[[int, int], Iterable[Any]], *, rank: int, world: int) -> None:
-        """Build the loader for a rank; called when the rank is known, in a spare only when it takes one over."""
+        """Build the loader for a rank; in a spare when it takes one over, or is expected to."""
         self._make = lambda: make(rank, world)
         self._loader = self._make()
         self._was_opened = False

@@ -135,6 +135,16 @@ class Group:
                 dist.destroy_process_group()
 
 
+@contextmanager
+def group_to_come(*, rank: int, world: int) -> Generator[None]:
+    """Let `torch.distributed` say meanwhile which rank this will be; every collective raises."""
+    dist.GroupMember.WORLD = dist.ProcessGroup(rank, world)
+    try:
+        yield
+    finally:
+        dist.GroupMember.WORLD = None
+
+
 def is_group_error(error: BaseException) -> bool:
     """True when an exception came from the group, that is from a peer's death and not from the user's code."""
     if isinstance(error, dist.DistError):

@@ -60,7 +60,8 @@ def start(
     Args:
         model: the bare module, not wrapped in DDP; or a function that makes it, called in every generation.
         optimizer: made from the model's parameters; a function of the (wrapped) model where that is one.
-        loader: called with (rank, world) when the rank is known; gives the batches of one epoch.
+        loader: called with (rank, world) when the rank is known, in a spare perhaps before the group is formed; gives
+            the batches of one epoch.
         scheduler: stepped inside the `with run.step()` block; part of the state. A function of the optimizer
             where that is made anew.
         scaler: a gradient scaler; part of the state.

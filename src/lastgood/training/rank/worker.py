@@ -24,8 +24,8 @@ from lastgood.training.control import Channel
 from lastgood.training.life_lock import hold_life_lock
 from lastgood.training.rank import environment
 from lastgood.training.rank.golden import golden_digest
-from lastgood.training.rank.group import is_group_error
 from lastgood.training.rank.link import Link
+from lastgood.training.rank.raised import step_raised
 from lastgood.training.rundir import RunDir
 from lastgood.training.slot import ControlPage, StatusSlot
 from lastgood.training.teardown import Leaving
@@ -114,16 +114,7 @@ def _say_error(link: Link, script: str, error: Exception) -> None:
     if link.on_script_end is None and view.generation == 0:
         link.channel.send(control.ScriptFailed(text=trace))
         return
-    link.channel.send(
-        control.StepRaised(
-            generation=view.generation,
-            step=view.step,
-            type_name=type(error).__name__,
-            message=str(error)[:2000],
-            is_group_error=is_group_error(error),
-            trace=trace[-8000:],
-        )
-    )
+    link.channel.send(step_raised(error, generation=view.generation, step=view.step, trace=trace))
 
 
 def _own_trace(script: str, error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from lastgood.training.rank.ahead import ReadAhead
@@ -156,3 +157,50 @@ def test_what_was_never_published_opens_nothing(run):
     assert ahead.feed_of(0) is None
     with pytest.raises(SnapshotMismatch):
         ahead.state(0, 3)
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_loader_finds_its_rank_in_torch_before_there_is_a_group(run):
+    """`get_rank() if is_initialized() else 0` would read the data of rank 0, and nothing would raise."""
+    found = []
+
+    def looks(rank, world):
+        found.append((dist.get_rank() if dist.is_initialized() else 0, dist.get_world_size()))
+        return made_loader(rank, world)
+
+    ahead = ReadAhead(run)
+    ahead.prepare(looks, rank=1, world=2, newest_step=3)
+    assert found == [(1, 2)]
+    assert ahead.feed_of(1) is not None
+    assert not dist.is_initialized()
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_loader_that_needs_its_peers_is_made_behind_the_join(run):
+    def waits(rank, world):
+        dist.barrier()
+        return made_loader(rank, world)
+
+    ahead = ReadAhead(run)
+    ahead.prepare(waits, rank=1, world=2, newest_step=3)
+    assert ahead.feed_of(1) is None
+    assert not dist.is_initialized()
+
+
+@pytest.mark.usefixtures("trained")
+def test_data_that_could_not_be_opened_again_is_not_that_of_before(run):
+    ahead = ReadAhead(run)
+    ahead.prepare(made_loader, rank=1, world=2, newest_step=3)
+    ahead.prepare(lambda _rank, _world: 1 / 0, rank=1, world=2, newest_step=3)
+    assert ahead.feed_of(1) is None
+
+
+@pytest.mark.usefixtures("trained")
+def test_without_a_thread_the_states_are_read_when_they_are_needed(run, monkeypatch):
+    def refuses(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("threading.Thread.start", refuses)
+    ahead = ReadAhead(run)
+    ahead.begin(rank=1, newest_step=3)
+    assert ahead.state(1, 3).step == 3
