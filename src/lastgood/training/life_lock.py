@@ -37,42 +37,42 @@ class LifeLock:
         self._page = _map(status)
         self._page[LIFE_LOCK_AT] = _MADE if _init(self._page) else _NONE
         self._notice: int | None = None
-        self.is_free = False
-        """True once the holder has let go: it died, or another program took its place."""
+        self._is_watched = False
 
     def watch(self) -> None:
         """Begin to wait, if the worker says that it holds the lock: otherwise the wait would take it away from it."""
-        if self._page[LIFE_LOCK_AT] != _HELD or self._notice is not None:
+        if self._page[LIFE_LOCK_AT] != _HELD or self._is_watched:
             return
-        self._notice, ours = os.pipe()
-        waiter = threading.Thread(target=self._wait, args=(ours,), name="life-lock", daemon=True)
-        try:
-            waiter.start()
-        except RuntimeError:  # no more threads for this user
-            os.close(ours)
-            self.is_free = True
+        self._is_watched = True
+        with suppress(OSError):  # no more descriptors: no early notice
+            self._notice, ours = os.pipe()
+            waiter = threading.Thread(
+                target=self._wait, args=(ours,), name="life-lock", daemon=True
+            )
+            try:
+                waiter.start()
+            except RuntimeError:  # no more threads for this user
+                os.close(ours)
+                self.close()
 
     @property
     def notices(self) -> tuple[int, ...]:
-        """The descriptor that becomes readable when the lock comes free; none before the wait and after that."""
-        return () if self._notice is None or self.is_free else (self._notice,)
+        """The descriptor that becomes readable when the lock comes free, until it is closed."""
+        return () if self._notice is None else (self._notice,)
 
     def close(self) -> None:
-        """Release the descriptor; the thread ends with the worker."""
+        """Release the descriptor, when the notice was heard or the worker is gone; the thread ends with the worker."""
         if self._notice is not None:
             os.close(self._notice)
-            self._notice, self.is_free = None, True
+            self._notice = None
 
     def _wait(self, ours: int) -> None:
         libc, lock = ctypes.CDLL(None), _lock(self._page)
         if libc.pthread_mutex_lock(lock) in (0, errno.EOWNERDEAD):
-            libc.pthread_mutex_unlock(
-                lock
-            )  # a thread that ends must not hold it: its page is unmapped with it
-        self.is_free = True
-        os.close(
-            ours
-        )  # only this thread knows that descriptor, so no other file can have its number
+            # A thread that ends must not hold it: its page is unmapped with it.
+            libc.pthread_mutex_unlock(lock)
+        # Only this thread knows that descriptor, so no other file can have its number.
+        os.close(ours)
 
 
 def hold_life_lock(status: Path) -> bool:

@@ -72,8 +72,12 @@ class WorkerProcess:
 
     @property
     def early_notices(self) -> tuple[int, ...]:
-        """What becomes readable, once, when the process has begun to end; `pidfd` does when it is gone."""
+        """What becomes readable when the process has begun to end; `pidfd` does when it is gone."""
         return self._life.notices
+
+    def hear_early_notice(self) -> None:
+        """It was heard, and is not given again."""
+        self._life.close()
 
     def introduce(self, hello: Hello) -> None:
         """Take in what the worker says of itself when it has come up."""

@@ -8,8 +8,9 @@
 <folder>/progress.bin          int64 array: newest published state of each rank
 <folder>/control               how far the supervisor's checks have come
 <folder>/status/<worker>       status page of a worker
+<folder>/status/<worker>.teardown  the code with which it was leaving when Python began to take it apart
 <folder>/slots/<rank>/state.N  three snapshots of a rank (N = step mod 3)
-<folder>/store/gen<g>          the file store through which generation g meets
+<folder>/store/gen<g>          the file through which generation g meets
 <folder>/addresses/<worker>.json  where its parameters lie, for whoever injects a fault into memory
 ```
 """
@@ -146,6 +147,11 @@ class RunDir:
                 descriptor, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(_STORE_BYTES)
             )
             os.close(descriptor)
+
+    def retire_store(self, generation: int) -> None:
+        """Give back the room in which a generation met that all of its ranks have left."""
+        with suppress(OSError):
+            self.store(generation).unlink()
 
     def addresses(self, worker: str) -> Path:
         """Where a worker's parameters lie in its memory."""

@@ -1,6 +1,6 @@
 """The status page of a worker: what a rank says about itself, in shared memory, for two microseconds a step.
 
-One 4 KiB file per worker in the run's folder, mapped by the worker (the only writer) and by the supervisor.
+One 4 KiB file per worker in the run's folder, mapped by the worker (the only writer, but for the lock behind the words) and by the supervisor.
 Every field is an aligned 8-byte word, so a reader never sees half a value; reports of finished steps go into
 a ring and carry their step number last, so a reader never takes half a report. What a rank calls several times a
 step is written out and calls nothing but the clock: a function call costs as much as five words.

@@ -98,12 +98,17 @@ def test_every_end_is_heard_and_the_exit_code_comes_with_the_process(start, kind
     assert rank.process.wait(LIMIT_S) == code
 
 
-def test_a_notice_is_given_once_and_does_not_keep_the_supervisor_awake(start):
+def test_a_notice_is_given_until_it_is_heard(start):
     rank = start()
-    assert len(rank.lock.notices) == 1
+    (notice,) = rank.lock.notices
     rank.process.kill()
+    rank.process.wait(LIMIT_S)
     assert rank.is_noticed(LIMIT_S)
-    wait_until(lambda: rank.lock.notices == (), limit_s=LIMIT_S)
+    assert rank.lock.notices == (notice,), "also to a supervisor that was busy meanwhile"
+    rank.lock.close()
+    assert rank.lock.notices == ()
+    rank.lock.watch()
+    assert rank.lock.notices == ()
 
 
 def test_a_stopped_process_holds_its_lock(start):

@@ -43,10 +43,14 @@ class Effects:
         self._last_state: dict[str, object] = {}
         self._last_steps: list[int] = []
         self._proceeded = 0
+        self._gone: set[str] = set()
+        """Workers that have ended and are still named as serving."""
         self._buckets: dict[int, str] = {}
         """Rank -> what it knows of the gradient buckets of the step to replay, in the newest generation."""
         self._hints: dict[str, control.ReadAhead | control.Prepare] = {}
         """Worker -> what it was last told to get ready for, in the newest generation."""
+        self._ending: set[int] = set()
+        """Ranks of the newest generation that seemed to end."""
         self._replays: dict[int, tuple[WorkerProcess, control.StepReplayed]] | None = None
         """Rank -> what came of the replay by buckets; None where the replay is not by buckets."""
         self._progress = os.open(supervisor.run_dir.progress, os.O_RDWR | os.O_CREAT, 0o600)
@@ -104,21 +108,23 @@ class Effects:
             revoked = control.Revoked(generation=action.generation, newest_step=hint)
             supervisor.workers[name].channel.send(revoked)
 
-    def expect_end(self, worker: WorkerProcess) -> None:
-        """A rank seems to end right now: the others get ready, and lose nothing should it live on."""
+    def expect_ends(self, workers: list[WorkerProcess]) -> None:
+        """Ranks seem to end right now: the others get ready, and lose nothing should they live on."""
+        for worker in workers:
+            worker.hear_early_notice()
         supervisor = self._supervisor
-        if (
-            not supervisor.is_running
-            or supervisor.ending.is_finishing
-            or worker.name not in supervisor.serving
-        ):
+        if not supervisor.is_running or supervisor.ending.is_finishing:
             return
-        newest_step = min(self._published_steps(), default=-1)
-        self._prepare_spares((supervisor.serving.index(worker.name),), newest_step)
-        hint = control.ReadAhead(newest_step=newest_step)
-        for name in supervisor.serving:
-            if newest_step >= 0 and name != worker.name and self._is_news(name, hint):
-                supervisor.workers[name].channel.send(hint)
+        serving = supervisor.serving
+        ending = {serving.index(worker.name) for worker in workers if worker.name in serving}
+        if not ending <= self._ending:
+            self._ending |= ending
+            newest_step = min(self._published_steps(), default=-1)
+            self._prepare_spares(tuple(sorted(self._ending)), newest_step)
+            hint = control.ReadAhead(newest_step=newest_step)
+            for rank, name in enumerate(serving):
+                if newest_step >= 0 and rank not in self._ending and self._is_news(name, hint):
+                    supervisor.workers[name].channel.send(hint)
 
     def _prepare_spares(self, vacant_ranks: tuple[int, ...], newest_step: int) -> None:
         """Said before anything else: a spare has the most to do."""
@@ -199,6 +205,7 @@ class Effects:
         supervisor.leavers.begin_generation()
         self._buckets.clear()
         self._hints.clear()
+        self._ending.clear()
         self._replays = None
         is_first = action.plan.tier is messages.Tier.INITIAL
         supervisor.beginning.generation = action.generation if is_first else None
@@ -229,6 +236,10 @@ class Effects:
             if supervisor.last_step is not None:
                 worker.channel.send(control.StopAfter(step=supervisor.last_step))
         self._record_attempt(action.workers, previous)
+        for name in self._gone & set(previous):
+            self._close(supervisor.workers[name])
+        supervisor.run_dir.retire_store(action.generation - 1)
+        supervisor.run_dir.reserve_store(action.generation + 1)
         self.is_generation_up = True
 
     def _record_attempt(self, serving: tuple[str, ...], previous: tuple[str, ...]) -> None:
@@ -323,9 +334,17 @@ class Effects:
         self._killed_us.pop(worker.name, None)
         if worker.name in supervisor.spares:
             supervisor.spares.remove(worker.name)
-        if worker.name not in supervisor.serving:
-            worker.close()
-            del supervisor.workers[worker.name]
+        if worker.name in supervisor.serving:
+            self._gone.add(
+                worker.name
+            )  # the loop still asks for it, until its rank has another one
+        else:
+            self._close(worker)
+
+    def _close(self, worker: WorkerProcess) -> None:
+        self._gone.discard(worker.name)
+        worker.close()
+        del self._supervisor.workers[worker.name]
 
     def poll(self) -> None:
         """Report stack dumps that are done and processes that the kernel will not let go."""

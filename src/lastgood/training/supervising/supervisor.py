@@ -1,7 +1,7 @@
 """The supervisor of one host: starts the ranks, watches them, and carries out what the recovery loop decides.
 
 It never imports torch, so nothing that hangs a rank hangs it. All decisions are in `recovery` and `signals`; here is
-the edge: processes, sockets, files and the clock. One thread, one turn of `_serve` at least every 10 ms.
+the edge: processes, sockets, files and the clock. One thread, one turn of `_serve` at least every 10 ms; beside it only `life_lock` waits.
 """
 
 from __future__ import annotations
@@ -190,8 +190,7 @@ class Supervisor:
         ends = [*notices, *(w.pidfd for w in living)]
         ready, _, _ = select.select([*sockets, *ends], [], [], TURN_S_MAX)
         self._talking = [sockets[end] for end in ready if end in sockets]
-        for notice in notices.keys() & ready:
-            self._effects.expect_end(notices[notice])
+        self._effects.expect_ends([notices[end] for end in ready if end in notices])
 
     def _serve(self) -> None:
         notice_pause(self)
@@ -234,6 +233,7 @@ class Supervisor:
         trust = state.trust.resumed(generation=generation, step=step, at_us=self.now_us())
         self.state = replace(state, generation=generation, trust=trust if step else state.trust)
         self.begin_generation(generation, step=step)
+        self.run_dir.reserve_store(generation + 1)
         self.tell_loop(messages.Progress(step, generation))
         self._tell_spares()
 
@@ -276,7 +276,6 @@ class Supervisor:
         self.life.begin_generation(generation, step=step)
         self.recorder.attempt = generation
         self.recorder.begin_steps(first=step + 1)
-        self.run_dir.reserve_store(generation + 1)
 
     def abandon_checkpoints(self, step: int) -> None:
         """The run goes on from `step`: checkpoints of newer states belong to a history that is done again."""

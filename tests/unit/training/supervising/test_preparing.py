@@ -12,7 +12,7 @@ from lastgood.training.supervising.effects import Effects
 
 @pytest.fixture
 def made(tmp_path):
-    sent = []
+    sent, heard = [], []
 
     def worker(name, published):
         return SimpleNamespace(
@@ -20,6 +20,7 @@ def made(tmp_path):
             channel=SimpleNamespace(send=lambda message: sent.append((name, message))),
             slot=SimpleNamespace(view=lambda: SimpleNamespace(published_step=published)),
             set_niceness=lambda value: None,
+            hear_early_notice=lambda: heard.append(name),
         )
 
     crew = first_crew(["w0", "w1", "w2"], spare_count=2).spare_ready("s1").spare_ready("s2")
@@ -33,7 +34,7 @@ def made(tmp_path):
         ending=SimpleNamespace(is_finishing=False),
     )
     effects = Effects(supervisor)
-    yield SimpleNamespace(effects=effects, sent=sent, supervisor=supervisor)
+    yield SimpleNamespace(effects=effects, sent=sent, heard=heard, supervisor=supervisor)
     effects.close()
 
 
@@ -68,7 +69,7 @@ def test_nothing_is_prepared_where_no_state_has_a_predecessor(made):
 
 
 def test_what_was_said_when_a_rank_seemed_to_end_is_not_said_again(made):
-    made.effects.expect_end(made.supervisor.workers["w1"])
+    made.effects.expect_ends([made.supervisor.workers["w1"]])
     hint = control.ReadAhead(newest_step=8)
     assert made.sent == [("s1", prepared(1)), ("w0", hint), ("w2", hint)]
     made.sent.clear()
@@ -78,7 +79,7 @@ def test_what_was_said_when_a_rank_seemed_to_end_is_not_said_again(made):
 
 
 def test_what_has_changed_since_a_rank_seemed_to_end_is_said(made):
-    made.effects.expect_end(made.supervisor.workers["w1"])
+    made.effects.expect_ends([made.supervisor.workers["w1"]])
     made.sent.clear()
     made.supervisor.workers["w1"].slot.view = lambda: SimpleNamespace(published_step=9)
     lose(made, "w0", "w1")
@@ -93,5 +94,18 @@ def test_what_has_changed_since_a_rank_seemed_to_end_is_said(made):
 def test_an_end_that_costs_no_step_is_not_prepared_for(made, way):
     made.supervisor.ending.is_finishing = way == "finishing"
     made.supervisor.is_running = way != "recovering"
-    made.effects.expect_end(made.supervisor.workers["s1" if way == "a spare" else "w1"])
+    made.effects.expect_ends([made.supervisor.workers["s1" if way == "a spare" else "w1"]])
     assert made.sent == []
+    assert made.heard == ["s1" if way == "a spare" else "w1"]
+
+
+def test_two_ranks_that_seem_to_end_one_behind_the_other_get_a_spare_each_and_none_is_told_twice(
+    made,
+):
+    for name in ("w1", "w0"):
+        made.effects.expect_ends([made.supervisor.workers[name]])
+    told = [(name, m) for name, m in made.sent if isinstance(m, control.Prepare)]
+    assert told == [("s1", prepared(1)), ("s1", prepared(0)), ("s2", prepared(1))]
+    made.sent.clear()
+    lose(made, "w0", "w1")
+    assert made.sent == [("w2", control.Revoked(generation=4))]
