@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood import __version__
-from lastgood.base.errors import EXIT_HELD, EXIT_NOT_HELD, EXIT_REFUSED, BadInput
+from lastgood.base.errors import EXIT_HELD, EXIT_INTERRUPTED, EXIT_NOT_HELD, EXIT_REFUSED, BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lastgood.training.drills.series import Series
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
-EXIT_INTERRUPTED = 130
 
 
 @click.group(context_settings=CONTEXT)

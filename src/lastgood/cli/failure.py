@@ -17,13 +17,13 @@ import click
 from lastgood.base.errors import (
     EXIT_BAD_INPUT,
     EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
     EXIT_REFUSED,
     LastgoodError,
     MissingExtra,
     pip_command,
 )
 
-EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 _EXTRA_OF_MODULE = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lastgood.base.errors import EXIT_INTERRUPTED
 from lastgood.recovery.policy import LoopPhase
 from lastgood.training.slot import NOTHING_PINNED
 from lastgood.training.states.catalogue import slot_candidates
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 EARLY_US = 60_000_000
 """With an interval below this the helper is started beside the ranks: its imports take as long as theirs."""
-LAST_US_MAX = 60_000_000
-"""How long a run that ends for a refusal waits for a checkpoint of what it has."""
+LAST_CHECKPOINT_US = 60_000_000
+"""How long a run that ends, finished or for a refusal, waits for a checkpoint of what it has."""
 _POLL_US = 20_000
 LATE: Final = "a checkpoint is due and is not begun"
 
@@ -159,10 +160,16 @@ class Checkpointing:
         return not keeper.is_busy and self._last_step == before and not self._has_failed_last
 
     def keep_newest(self) -> None:
-        """Write a checkpoint of the newest assessed state, for a run that ends without its ranks: wait for it."""
+        """Write a checkpoint of the newest assessed state, for a run that ends without its ranks: wait for it.
+
+        A second Ctrl-C of a person ends the wait.
+        """
         keeper, supervisor = self._keeper, self._supervisor
-        until_us = supervisor.now_us() + LAST_US_MAX
+        until_us = supervisor.now_us() + LAST_CHECKPOINT_US
+        self._has_failed_last = False  # of one that failed long ago: there may be room again
         while keeper is not None and supervisor.now_us() < until_us:
+            if supervisor.exit_code == EXIT_INTERRUPTED:
+                return
             self._hear(keeper)
             if self._has_failed_last or self.write_last():
                 return

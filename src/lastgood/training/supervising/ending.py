@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE, BadInput
+from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_INTERRUPTED, EXIT_REQUEUE, BadInput
 from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import Phase
 from lastgood.training import control
+from lastgood.training.states.checkpointing import LAST_CHECKPOINT_US
 from lastgood.training.supervising.late_deaths import LateDeaths
 from lastgood.training.teardown import code_of_end, torn_down
 
@@ -17,11 +18,8 @@ if TYPE_CHECKING:
     from lastgood.training.states.checkpointing import Checkpointing
     from lastgood.training.supervising.supervisor import Supervisor
 
-EXIT_INTERRUPTED = 130
 STEP_END_US = 10_000_000
 """How long a step in progress may take to end after a notice; then the newest finished step is what is kept."""
-LAST_CHECKPOINT_US = 60_000_000
-"""How long the end of a finished run waits for its last checkpoint."""
 _REPLAYED = frozenset({Phase.HELD, Phase.RESTORING, Phase.FINISHED})
 _BEHIND = {"name": "the script behind its loop", "state": "stall"}
 

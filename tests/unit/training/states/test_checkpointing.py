@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lastgood.base.errors import EXIT_INTERRUPTED
 from lastgood.recovery.policy import LoopPhase
 from lastgood.training.states import checkpointing as module
 from lastgood.training.states.checkpointing import LATE, Checkpointing
@@ -51,8 +52,10 @@ class Scene:
             now_us=lambda: self.now_us,
             run_dir=None,
             tolerance=None,
+            exit_code=None,
             clock=SimpleNamespace(sleep_us=self.sleep_us),
         )
+        self.supervisor = supervisor
         self.checkpointing = Checkpointing(supervisor)  # type: ignore[arg-type]
         self.keeper = self.checkpointing._keeper = Keeper()  # type: ignore[assignment]
 
@@ -117,9 +120,33 @@ def test_a_checkpoint_that_cannot_be_written_does_not_hold_the_end_back(monkeypa
     assert scene.now_us == 0
 
 
+def test_one_that_could_not_be_written_long_ago_keeps_no_later_one_from_being_tried(monkeypatch):
+    scene = Scene(monkeypatch, 2 * SECOND)
+    scene.keeper.ready = True
+    scene.poll_until(2 * SECOND + SECOND // 2)
+    failed = {"kind": "failed", "step": scene.step, "reason": "No space left on device"}
+    scene.keeper.answers, scene.keeper.is_busy = lambda: [failed], False
+    scene.poll_until(3 * SECOND)
+    scene.keeper.answers, scene.said = list, []
+    scene.checkpointing.keep_newest()
+    assert [(kind, body["step"]) for kind, body in scene.said] == [("checkpoint.begin", scene.step)]
+
+
+def test_a_second_ctrl_c_ends_the_wait_for_the_last_checkpoint(monkeypatch):
+    scene = Scene(monkeypatch, 600 * SECOND)
+
+    def press(_how_long_us: int) -> None:
+        assert scene.supervisor.exit_code is None, "it still waits"
+        scene.supervisor.exit_code = EXIT_INTERRUPTED
+
+    scene.supervisor.clock.sleep_us = press
+    scene.checkpointing.keep_newest()
+    assert scene.said == []
+
+
 def test_a_helper_that_never_gets_ready_holds_the_end_back_for_a_bounded_time(monkeypatch):
     scene = Scene(monkeypatch, 600 * SECOND)
-    monkeypatch.setattr(module, "LAST_US_MAX", SECOND // 2)
+    monkeypatch.setattr(module, "LAST_CHECKPOINT_US", SECOND // 2)
     scene.checkpointing.keep_newest()
     assert scene.now_us <= SECOND
     assert scene.said == []
