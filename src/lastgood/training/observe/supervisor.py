@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lastgood.base.clock import SystemClock
-from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_REQUEUE
+from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_INTERRUPTED, EXIT_REQUEUE
 from lastgood.recovery.messages import Escalate
 from lastgood.signals.reading import Symptom
 from lastgood.training.observe.outsiders import Outsiders
@@ -39,7 +39,6 @@ LAST_WORDS_US = 2_000_000
 """After the first rank ended, the others get so long to end of it before a verdict is acted upon."""
 KILLED_US_MAX = 5_000_000
 """A killed rank that is not gone after this sits in the kernel; it is recorded and not waited for."""
-EXIT_INTERRUPTED = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 
@@ -196,9 +195,8 @@ class ObserveSupervisor:
 
     def _over(self, now_us: int) -> int:
         """Every rank has ended: say how, and with which code."""
-        # In observe mode the job's code is what its launcher would have seen, wherever the process was.
-        codes = [rank.exit_code if self.is_acting else rank.process_code for rank in self.ranks]
-        code = job_code([code or 0 for code in codes], self._first_failed())
+        codes = [self._code_of(rank) or 0 for rank in self.ranks]
+        code = job_code(codes, self._first_failed())
         self.watcher.close_case(now_us, "ended", exit_code=code)
         self._close_pending(now_us, "ended", exit_code=code)
         if self._noticed is not None and self.is_acting and code != EXIT_DO_NOT_REQUEUE:
@@ -209,7 +207,11 @@ class ObserveSupervisor:
         case = self.watcher.open_case
         if case is None or not case.culprits:
             return None
-        return self.ranks[case.culprits[0]].exit_code
+        return self._code_of(self.ranks[case.culprits[0]])
+
+    def _code_of(self, rank: ObservedRank) -> int | None:
+        """What counts for the job's code: in observe mode what its launcher would have seen, wherever the process was."""
+        return rank.exit_code if self.is_acting else rank.process_code
 
     # --- act: the hard path -----------------------------------------------------------------------
 

@@ -47,26 +47,31 @@ def test_what_lives_or_ended_with_a_code_is_as_the_kernel_says(tmp_path):
 
 
 class Ended:
-    """A job of two ranks that have both ended, the second one in its teardown; the supervisor's first turn behind it."""
+    """A job of two ranks that have both ended, the second one in its teardown; the supervisor's first turn behind it.
 
-    def __init__(self, folder, slot, *, is_acting):
+    `code` is the one that the second one was leaving with; with another than 0 it is the first that failed.
+    """
+
+    def __init__(self, folder, slot, *, is_acting, code=0):
         self.events: list[Event] = []
         (folder / "endings").mkdir()
         ranks = []
-        for rank, code in enumerate((0, ABORTED)):
+        for rank, (by_kernel, own) in enumerate(((0, 0), (ABORTED, code))):
             ended = ObservedRank.__new__(ObservedRank)
             ended.rank, ended.name = rank, f"r{rank}a2"
             ended._run = SimpleNamespace(root=folder)  # type: ignore[assignment]
-            ended.process = SimpleNamespace(poll=lambda code=code: code)  # type: ignore[assignment]
-            write_ending(folder / "endings" / ended.name, slot, code=0)
-            note_teardown(folder / "endings" / ended.name, 0)
+            ended.process = SimpleNamespace(poll=lambda code=by_kernel: code)  # type: ignore[assignment]
+            write_ending(folder / "endings" / ended.name, slot, code=own)
+            note_teardown(folder / "endings" / ended.name, own)
             ranks.append(ended)
         supervisor = ObserveSupervisor.__new__(ObserveSupervisor)
         supervisor.ranks, supervisor.is_acting = ranks, is_acting
         supervisor._outsiders = supervisor._noticed = None
         supervisor._torn_down, supervisor._pending = set(), []
         supervisor.watcher = SimpleNamespace(  # type: ignore[assignment]
-            finish=lambda _now: None, close_case=lambda *_a, **_f: None, open_case=None
+            finish=lambda _now: None,
+            close_case=lambda *_a, **_f: None,
+            open_case=SimpleNamespace(culprits=(1,)) if code else None,
         )
         supervisor.recorder = SimpleNamespace(record=self._record)  # type: ignore[assignment]
         self.code = supervisor._turn(0)
@@ -85,3 +90,9 @@ def test_in_observe_mode_the_code_of_the_job_stays_what_its_launcher_would_see(t
     ended = Ended(tmp_path, slot, is_acting=False)
     assert ended.code == 128 + 6
     assert ended.events == [("annotation", (1,), 6, 0)]
+
+
+def test_so_does_the_code_of_the_rank_that_failed_first(tmp_path, slot):
+    ended = Ended(tmp_path, slot, is_acting=False, code=1)
+    assert ended.code == 128 + 6
+    assert ended.events == [("annotation", (1,), 6, 1)]
