@@ -17,6 +17,7 @@ import msgspec
 
 from lastgood.base.canonical import sha256_hex
 from lastgood.base.clock import SystemClock
+from lastgood.base.errors import EXIT_INTERRUPTED
 from lastgood.contract.load import contract_digest, load_contract
 from lastgood.ledger.event import Event, new_event
 from lastgood.ledger.incident import Incident, fold_incidents
@@ -29,8 +30,6 @@ from lastgood.training.drills.verdict import Records, Verdict, fault_id, judge_j
 
 if TYPE_CHECKING:
     from lastgood.contract.model import FailureContract
-
-EXIT_INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +99,9 @@ def play_series(
         except KeyboardInterrupt:
             is_interrupted = True
             break
-        if records.exit_code == EXIT_INTERRUPTED != job[0].expect.exit_code:
+        # A job in a process of its own has a session of its own too: what a person presses raises here
+        # and never reaches it.
+        if records.exit_code == EXIT_INTERRUPTED and not job[0].needs_process:
             is_interrupted = True
             break
         verdicts = [

@@ -95,11 +95,21 @@ def test_a_ctrl_c_keeps_what_was_played_and_says_what_was_not(job, tmp_path, end
 
 def test_a_drill_that_expects_the_code_of_a_ctrl_c_is_no_ctrl_c_of_the_series(job, tmp_path):
     expect = dataclasses.replace(KILL.expect, exit_code=130)
-    pressed = dataclasses.replace(KILL, name="pressed", expect=expect, is_alone=True)
+    run = dataclasses.replace(KILL.run, is_own_process=True)
+    pressed = dataclasses.replace(KILL, name="pressed", expect=expect, run=run, is_alone=True)
     job.ends["pressed"] = "interrupted"
     result = series.play_series([pressed, STOP], tmp_path)
     assert not result.is_interrupted
     assert [v.drill for v in result.verdicts] == ["pressed", "kill-rank-0"]
+
+
+def test_under_the_supervisor_of_this_process_that_code_is_always_a_persons_ctrl_c(job, tmp_path):
+    expect = dataclasses.replace(KILL.expect, exit_code=130)
+    pressed = dataclasses.replace(KILL, name="pressed", expect=expect, is_alone=True)
+    job.ends["pressed"] = "interrupted"
+    result = series.play_series([pressed, STOP], tmp_path)
+    assert result.is_interrupted
+    assert result.not_played == ("pressed", "kill-rank-0")
 
 
 def test_the_ledger_of_the_folder_holds_every_job_and_verifies(job, tmp_path):
