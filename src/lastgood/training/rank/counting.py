@@ -9,6 +9,7 @@ they replace with the same arguments, and write a few words of shared memory.
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ COLLECTIVES = (
     "scatter_object_list",
 )  # fmt: skip
 _NAMESPACES = (dist, dist.distributed_c10d)
+_STATE_MAKER = "torch.distributed.checkpoint.state_dict"
 
 _installed: list[Counting] = []
 
@@ -191,7 +193,7 @@ class Counting:
             self.slot.enter(Phase.COMPUTE, step=self.steps_done + 1)
 
     def _optimizer_stepped(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if self.is_counted_by_script or is_empty_step(optimizer):
+        if self.is_counted_by_script or is_empty_step():
             return
         if self._leader is None:
             self._leader = id(optimizer)
@@ -244,31 +246,19 @@ class Counting:
             self.on_step(step)
 
 
-def is_empty_step(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the step that was just made is none of the training: learning rate and gradients are all zero.
+def is_empty_step() -> bool:
+    """Whether the step that is just being made is none of the training: `torch.distributed.checkpoint` asked for it.
 
-    `torch.distributed.checkpoint` makes an optimizer's state by such a step before it loads into it.
-    A rate of zero alone is no sign: a warm-up may begin with it.
+    It makes an optimizer's state by a step with rates and gradients of zero before it loads into it. Who asks is looked
+    at and not these values: a warm-up may begin with a rate of zero, on a rank whose own shards are empty, and its peers
+    count that step.
     """
-    groups = optimizer.param_groups
-    if not all(_is_zero_rate(group.get("lr")) for group in groups):
-        return False
-    gradients = (p.grad for group in groups for p in group["params"] if p.grad is not None)
-    return not any(_has_value(gradient) for gradient in gradients)
-
-
-def _is_zero_rate(rate: object) -> bool:
-    """A rate on a device is not read: that would make the host wait for it at every step."""
-    if isinstance(rate, torch.Tensor):
-        return rate.device.type == "cpu" and not bool(rate.any())
-    return rate == 0
-
-
-def _has_value(gradient: torch.Tensor) -> bool:
-    # Of a sharded tensor only this rank's part: asking for the whole would be a collective.
-    to_local = getattr(gradient, "to_local", None)
-    own = gradient if to_local is None else to_local()
-    return own.layout is not torch.strided or bool(own.any())
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == _STATE_MAKER:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def steps_of(optimizer: torch.optim.Optimizer) -> int | None:

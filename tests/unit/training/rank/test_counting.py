@@ -17,9 +17,7 @@ class Seen:
         self.model = torch.nn.Linear(2, 2)
         self.optimizer = kind(self.model.parameters(), **given)
         self.empty: list[bool] = []
-        self.optimizer.register_step_post_hook(
-            lambda optimizer, *_: self.empty.append(is_empty_step(optimizer))
-        )
+        self.optimizer.register_step_post_hook(lambda *_: self.empty.append(is_empty_step()))
 
     def train(self):
         self.model(torch.ones(1, 2)).sum().backward()
@@ -41,6 +39,14 @@ def test_the_step_by_which_torch_makes_the_state_to_load_into_is_none_of_the_tra
 def test_a_warm_up_that_begins_with_a_rate_of_zero_trains():
     seen = Seen(torch.optim.AdamW, lr=0.0)
     seen.train()
+    assert seen.empty == [False]
+
+
+def test_such_a_step_trains_also_on_a_rank_whose_own_shards_have_no_gradient():
+    seen = Seen(torch.optim.AdamW, lr=0.0)
+    for parameter in seen.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    seen.optimizer.step()
     assert seen.empty == [False]
 
 
