@@ -1,6 +1,7 @@
 """Ranks that a signal ends while Python takes itself apart: all of the script has run, so its own code counts.
 
-A file of the rank holds the code from the moment in which the last exit handler has run.
+A file of the rank holds the code from the moment in which the last exit handler of the script has run. Handlers that were
+registered before the script began, such as torch's, run behind that moment: to end there is to end in the teardown.
 """
 
 from __future__ import annotations

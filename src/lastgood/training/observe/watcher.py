@@ -113,6 +113,7 @@ class Watcher:
         self._stacks = stacks
         self._is_all = is_all
         self._group_advice = group_advice
+        self._own_name = "the supervisor" if host is None else f"the watcher of {host}"
         self._book = case.Book(run=run, host=host or os.uname().nodename, world=world)
         self._dump: JobDump | None = None
         self._next_liveness_us = 0
@@ -164,7 +165,8 @@ class Watcher:
             return
         self._watch.forgive(since_us=before_us, until_us=now_us)
         self._memory = None
-        began_us, body = self.recorder.wall_us(before_us), told_pause(now_us - before_us)
+        body = told_pause(self._own_name, now_us - before_us)
+        began_us = self.recorder.wall_us(before_us)
         self.recorder.record("annotation", t_occurred_us=began_us, body=body)
 
     def close_case(self, now_us: int, outcome: str, **body: object) -> None:

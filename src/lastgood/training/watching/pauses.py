@@ -39,10 +39,12 @@ def _forgive(supervisor: Supervisor, *, before_us: int, pause_us: int) -> None:
     if pause_us < TOLD_US_MIN:
         return
     began_us = supervisor.recorder.wall_us(before_us)
-    supervisor.recorder.record("annotation", t_occurred_us=began_us, body=told_pause(pause_us))
+    supervisor.recorder.record(
+        "annotation", t_occurred_us=began_us, body=told_pause("the supervisor", pause_us)
+    )
 
 
-def told_pause(pause_us: int) -> dict[str, object]:
-    """The body of the remark on a long pause."""
-    text = f"the supervisor did not turn for {format_duration(pause_us)}: it was stopped or starved"
+def told_pause(who: str, pause_us: int) -> dict[str, object]:
+    """The body of the remark on a long pause of a process that looks after the ranks."""
+    text = f"{who} did not turn for {format_duration(pause_us)}: it was stopped or starved"
     return {"text": text, "pause_us": pause_us}

@@ -82,6 +82,7 @@ class Scene:
         ranks: int = 3,
         is_all: bool = True,
         group_advice: tuple[str, ...] = (),
+        host: str | None = None,
     ) -> None:
         self.kept = Kept()
         recorder = Recorder(self.kept, clock=SystemClock(), run_id="r", versions={}, topology="t")  # type: ignore[arg-type]
@@ -94,6 +95,7 @@ class Scene:
             world=ranks,
             is_all=is_all,
             group_advice=group_advice,
+            host=host,
         )
         self.ranks = [Rank(folder, rank) for rank in range(ranks)]
         self.watcher.begin_attempt(self.ranks, 1)
@@ -131,6 +133,16 @@ def test_the_rank_that_did_not_come_is_named_and_the_incident_closes_when_it_doe
         rank.step(2)
     scene.look()
     assert [e.body["outcome"] for e in scene.of("incident.close")] == ["resolved"]
+
+
+@pytest.mark.parametrize(("host", "who"), [(None, "the supervisor"), ("h1", "the watcher of h1")])
+def test_a_pause_is_said_of_the_process_that_looks_after_the_ranks(tmp_path, host, who):
+    scene = Scene(tmp_path, host=host)
+    now_us = SystemClock().monotonic_us()
+    scene.look_once(now_us)
+    scene.look_once(now_us + LATER_US)
+    (told,) = scene.of("annotation")
+    assert str(told.body["text"]).startswith(f"{who} did not turn for ")
 
 
 def test_time_in_which_nobody_looked_is_held_against_nobody(tmp_path):
