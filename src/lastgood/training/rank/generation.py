@@ -188,7 +188,7 @@ class Generation:
         self._layout = None
         self.replica.unwrap()
         self.probing.forget()
-        self.link.group.leave()
+        self.link.group.leave(waits=False)
         self.link.slot.close_section()
         self.link.slot.enter(Phase.PARKED)
         if self.number:

@@ -68,6 +68,8 @@ class Link:
         """True once the script's training loop came to its end by itself."""
         self.on_hint: Callable[[int], None] | None = None
         """Called on the control thread with the step of the state that may be read ahead."""
+        self.on_process_end: Callable[[], None] | None = None
+        """Set by the run: lets go of what holds the group."""
         self.on_script_end: Callable[[int], None] | None = None
         """Set by the run and called with the exit code, so that a loop left early still ends in order."""
 

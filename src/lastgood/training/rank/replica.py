@@ -169,6 +169,8 @@ class Replica:
         """Drop the wrapper and its autograd hooks, which would call into a dead group."""
         for wrapper in self._reducing:
             wrapper.reducer._remove_autograd_hooks()  # noqa: SLF001 - nothing public drops them before collection
+            # Its reducer holds the group and this hook, and the hook the wrapper: no collection would ever end them.
+            wrapper.reducer = wrapper.logger = wrapper.process_group = None
         stop_counting()
         self._reducing = []
         self._wrapper = self._module

@@ -95,7 +95,7 @@ def start(
     run = Run(link, Generation(link, trainable, replica, loader, injection))
     link.channel.send(ready_message(trainable, is_sharded=bool(build) or blueprint.is_made_anew))
     run._generation.enter_next()  # noqa: SLF001 - start is part of the run
-    link.on_script_end = run.close
+    link.on_script_end, link.on_process_end = run.close, replica.unwrap
     return run
 
 

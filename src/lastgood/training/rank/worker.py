@@ -83,7 +83,10 @@ def main() -> None:
         _end_run(link, exit_code=0)
         leaving.code = 0
     finally:
-        link.group.leave()  # gloo's threads would abort the interpreter on its way out
+        # gloo's threads would abort the interpreter on its way out.
+        if link.on_process_end is not None:
+            link.on_process_end()
+        link.group.leave()
 
 
 def _line_of(script: str, error: BaseException) -> str:

@@ -1,0 +1,62 @@
+"""A generation that is over leaves no threads and no connections of its group, however often ranks come and go."""
+
+import os
+import threading
+from unittest.mock import MagicMock
+
+import pytest
+import torch
+
+from lastgood.training.rank.build import Blueprint
+from lastgood.training.rank.group import Group
+from lastgood.training.rank.replica import Replica
+from lastgood.training.slot import StatusSlot
+from tests.fault.training_drill import wait_until
+
+LIMIT_S = 40
+
+
+def loops() -> int:
+    """The event loops of gloo in this process: one for each group that lives."""
+    count = 0
+    for thread in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{thread}/comm") as name:
+            count += name.read().startswith("gloo_tcp")
+    return count
+
+
+@pytest.fixture
+def replica(tmp_path):
+    model = torch.nn.Linear(4, 4)
+    blueprint = Blueprint(model, torch.optim.AdamW(model.parameters()), None, None)
+    injection = MagicMock()
+    return Replica(
+        blueprint,
+        blueprint.make_trainable(None, {}),
+        StatusSlot(tmp_path / "w0", create=True),
+        ddp={},
+        hook=None,
+        hook_state=None,
+        injection=injection,
+    )
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_group_ends_with_its_generation(replica, tmp_path, waits):
+    before, group = loops(), Group()
+    for generation in (1, 2, 3):
+        group.join(generation=generation, rank=0, world=1, store=tmp_path / f"gen{generation}")
+        replica.wrap(is_synced=True)
+        replica.hook.begin_step()
+        replica(torch.randn(2, 4)).sum().backward()
+        assert loops() > before, "a group has a loop: else this test would see nothing"
+        replica.unwrap()
+        group.leave(waits=waits)
+        if waits:
+            assert loops() == before
+        else:
+            wait_until(lambda: loops() == before, limit_s=LIMIT_S)
+    wait_until(
+        lambda: not any(t.name == "lastgood-leave" for t in threading.enumerate()),
+        limit_s=LIMIT_S,
+    )
