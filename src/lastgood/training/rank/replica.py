@@ -170,7 +170,7 @@ class Replica:
         for wrapper in self._reducing:
             wrapper.reducer._remove_autograd_hooks()  # noqa: SLF001 - nothing public drops them before collection
             # Its reducer holds the group and this hook, and the hook the wrapper: no collection would ever end them.
-            wrapper.reducer = wrapper.logger = wrapper.process_group = None
+            wrapper.reducer = wrapper.logger = wrapper.process_group = None  # type: ignore[bad-assignment]
         stop_counting()
         self._reducing = []
         self._wrapper = self._module
