@@ -1,4 +1,4 @@
-"""Ranks that a signal ends while Python takes itself apart: all of the script has run, so its own code counts.
+"""The end of a rank behind its script: its files are written out, and a signal while Python goes is no failure of it.
 
 A file of the rank holds the code from the moment in which the last exit handler of the script has run. Handlers that were
 registered before the script began, such as torch's, run behind that moment: to end there is to end in the teardown.
@@ -7,6 +7,8 @@ registered before the script began, such as torch's, run behind that moment: to 
 from __future__ import annotations
 
 import atexit
+import gc
+import io
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -31,10 +33,23 @@ class Leaving:
         atexit.register(self._note)
 
     def _note(self) -> None:
-        if (
-            self.code is not None and os.getpid() == self._process
-        ):  # a fork of the script has it too
+        if os.getpid() != self._process:  # a fork of the script has it too
+            return
+        flush_files()  # what its threads and exit handlers wrote
+        if self.code is not None:
             note_teardown(self._path, self.code)
+
+
+def flush_files() -> None:
+    """Write out what the script left in files that it never closed, as the end of a plain script does.
+
+    Python empties `__main__` name by name, so each such file is closed in order. The names of a script that something
+    else runs go as garbage, all at once, and a file may lose its lower half before its upper half is written.
+    """
+    for thing in gc.get_objects():
+        if issubclass(type(thing), io.IOBase):
+            with suppress(Exception):
+                thing.flush()
 
 
 def code_of_end(code: int | None, path: Path) -> int | None:

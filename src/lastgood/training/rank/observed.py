@@ -20,7 +20,7 @@ from lastgood.training.rank.counting import Counting
 from lastgood.training.rank.dump_thread import answer_dump_requests
 from lastgood.training.rank.group import is_group_error
 from lastgood.training.slot import StatusSlot
-from lastgood.training.teardown import Leaving
+from lastgood.training.teardown import Leaving, flush_files
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,7 +45,7 @@ def main() -> None:
     ending = folder / "endings" / worker
     leaving = Leaving(ending)
     try:
-        runpy.run_path(script, run_name="__main__")
+        _names = runpy.run_path(script, run_name="__main__")  # kept until its files are written
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         leaving.code = code
@@ -57,8 +57,11 @@ def main() -> None:
         write_ending(ending, slot, code=code, error=error, is_group_error=is_group_error(error))
         traceback.print_exception(type(error), error, _of_script(error.__traceback__, script))
         sys.exit(code)
-    leaving.code = 0
-    write_ending(ending, slot, code=0)
+    else:
+        leaving.code = 0
+        write_ending(ending, slot, code=0)
+    finally:
+        flush_files()
 
 
 def let_in(*, dies_with_parent: bool) -> None:

@@ -28,7 +28,7 @@ from lastgood.training.rank.link import Link
 from lastgood.training.rank.raised import step_raised
 from lastgood.training.rundir import RunDir
 from lastgood.training.slot import ControlPage, StatusSlot
-from lastgood.training.teardown import Leaving
+from lastgood.training.teardown import Leaving, flush_files
 from lastgood.training.watching.stacks import STACK_SIGNAL, path_by_signal
 
 EXIT_ERROR = 1
@@ -64,7 +64,7 @@ def main() -> None:
     sys.path[0] = str(Path(script).resolve().parent)
     leaving = Leaving(link.run.status(link.worker))
     try:
-        runpy.run_path(script, run_name="__main__")
+        _names = runpy.run_path(script, run_name="__main__")  # kept until its files are written
     except LastgoodError as error:
         place = _line_of(script, error)
         text = f"{place}: {error}" if place else str(error)
@@ -83,6 +83,7 @@ def main() -> None:
         _end_run(link, exit_code=0)
         leaving.code = 0
     finally:
+        flush_files()
         # gloo's threads would abort the interpreter on its way out.
         if link.on_process_end is not None:
             link.on_process_end()
@@ -164,8 +165,7 @@ def _versions() -> dict[str, str]:
 
 
 def _leave(code: int) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_files()
     os._exit(code)
 
 
