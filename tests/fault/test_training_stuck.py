@@ -77,7 +77,9 @@ def assert_stuck(drilled, kind: str) -> None:
     assert (incident.class_, incident.lost_steps) == ("fail_slow", 0)
     assert incident.detect_us >= HANG_AFTER_US
     assert_recovered_in_order(incident)
-    assert words in evidence_of(drilled, incident)
+    found = evidence_of(drilled, incident)
+    # A supervisor that was itself starved knows that the process runs, and not yet how much of a processor it had.
+    assert words in found or (kind == "spin" and found.endswith("process running"))
     assert function in stacks_of(drilled, incident)
 
 
