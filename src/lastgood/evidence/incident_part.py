@@ -15,6 +15,7 @@ from lastgood.evidence.late_verdicts import FOUND_AFTERWARDS, late_words
 from lastgood.evidence.report import Check, Headline
 from lastgood.ledger.incident import Incident, is_accepted
 from lastgood.ledger.walltime import WallState, WallTime
+from lastgood.recovery.verification import RUN_TWICE
 
 CLASS_TITLES: Final[dict[str, str]] = {
     CountedClass.PLANNED: "planned",
@@ -92,6 +93,7 @@ def headline(
         return Headline(state=state, sentence=sentence, checks=checks)
     close = sum(i.verification is not None and i.verification.result != "equal" for i in faults)
     how = "bit for bit" if not close else f"{close} of them within tolerance"
+    how += _second_runs(faults)
     subject = {1: f"The one {noun} was", 2: f"Both {noun} were"}.get(
         count, f"All {count} {noun} were"
     )
@@ -100,6 +102,16 @@ def headline(
         sentence=f"{subject} detected, contained, recovered and verified, {how}.",
         checks=checks,
     )
+
+
+def _second_runs(faults: Sequence[Incident]) -> str:
+    """Where nothing published was reproduced: the step behind the restored state was run twice, which says less."""
+    count = sum(
+        i.verification is not None and i.verification.test.startswith(RUN_TWICE) for i in faults
+    )
+    if not count:
+        return ""
+    return f"{'' if count == len(faults) else f', {count} of them'} between two runs of one step"
 
 
 def _rest(faults: Sequence[Incident], drill: Drill) -> str:

@@ -77,7 +77,7 @@ def _reject(turn: Turn, finding: ReplayFinding) -> None:
     """The replay came out different: the state is suspect; a rank that is alone with it twice must leave."""
     case = turn.open_case
     details = "; ".join(
-        f"rank {rank}: {answer.outcome.value} {answer.detail}".rstrip()
+        f"rank {rank}: {answer.detail or answer.outcome.value}"
         for rank, answer in sorted(case.replayed.items())
     )
     refuted = case.target

@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 from lastgood.recovery.messages import Replayed, ReplayOutcome, Restored, RestorePlan, VerifyMode
 
+RUN_TWICE = "run step"
+"""How the name of a test begins that reproduces nothing published: the next step is run twice and compared."""
+
 
 class RestoreFinding(NamedTuple):
     """What the ranks said about the bytes."""
@@ -70,4 +73,4 @@ def describe_test(plan: RestorePlan) -> str:
         return f"begin again: state {plan.target_step} has one digest on every rank"
     if plan.mode is VerifyMode.PREDECESSOR:
         return f"replay step {plan.target_step} on every rank"
-    return f"run step {plan.target_step + 1} twice on every rank"
+    return f"{RUN_TWICE} {plan.target_step + 1} twice on every rank"

@@ -84,6 +84,15 @@ def test_one_fault_is_spoken_of_in_the_singular():
     )
 
 
+def test_two_runs_of_one_step_are_not_said_to_be_what_was_published():
+    twice = Verification(test="run step 9 twice on every rank", result="equal")
+    again = incident(verification=twice)
+    assert said(again).sentence.endswith("verified, bit for bit between two runs of one step.")
+    assert said(again, incident("i2")).sentence.endswith(
+        "verified, bit for bit, 1 of them between two runs of one step."
+    )
+
+
 def test_planned_stops_are_no_faults():
     assert said(incident(class_="planned")).sentence == "No fault was recorded; the run ended."
 

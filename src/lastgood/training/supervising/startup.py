@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lastgood.base.errors import RecoveryError
 from lastgood.base.units import format_duration
 from lastgood.recovery.messages import ReplayOutcome, VerifyMode
+from lastgood.recovery.verification import RUN_TWICE
 from lastgood.training import control
 from lastgood.training.resuming.interrupted import beginning_again, closing_entry
 from lastgood.training.states.sources import Source, find_sources
@@ -246,7 +247,7 @@ class Startup:
         verification = {
             "test": f"replay step {step} on every rank"
             if is_replayed
-            else f"run step {step + 1} twice on every rank",
+            else f"{RUN_TWICE} {step + 1} twice on every rank",
             "result": result,
             "evidence": source.plan.digest,
         }
