@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from lastgood.training.drills.play import SCRIPT
 from lastgood.training.resuming.leftovers import find_leftovers
 from lastgood.training.resuming.life import read_life
 from lastgood.training.rundir import default_root
-from tests.fault.training_drill import wait_until
+from tests.fault.training_drill import lives, wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.nightly, pytest.mark.timeout(300)]
 RANKS, STEPS, EPOCH = 2, 200, 64
@@ -77,12 +76,6 @@ class Story:
         self.code = self.process.wait(timeout=120)
 
 
-def _lives(pid: int) -> bool:
-    with suppress(OSError):
-        return bool(Path(f"/proc/{pid}/environ").read_bytes())
-    return False
-
-
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
     told = Story(tmp_path_factory.mktemp("persistent"))
@@ -111,7 +104,7 @@ def test_the_one_that_outlives_its_rank_is_ended_and_said(story):
     (_, second) = [i for i in fold_incidents(story.events()) if not i.is_planned]
     assert (second.ranks, second.symptom, second.lost_steps) == ((1,), "process_exit", 0)
     assert (second.outcome, second.verification.result) == ("recovered", "equal")
-    assert not _lives(story.pids["still"])
+    assert not lives(story.pids["still"])
     ended = [p for e in story.events() if e.kind == "annotation" for p in e.body.get("processes", ())]  # fmt: skip
     assert str(story.pids["still"]) in {p.split()[0] for p in ended}
 

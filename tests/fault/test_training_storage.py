@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from lastgood.training.resuming.leftovers import find_leftovers
 from lastgood.training.resuming.life import read_life
 from lastgood.training.rundir import RunDir, default_root
 from lastgood.training.slot import StatusSlot
-from tests.fault.training_drill import wait_until
+from tests.fault.training_drill import lives, wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.nightly, pytest.mark.timeout(300)]
 RANKS, REQUEUE = 2, 75
@@ -155,17 +154,11 @@ class Story:
         os.kill(loader, signal.SIGSTOP)
         os.kill(rank.pid, signal.SIGKILL)
         self.wait_for_more("incident.close")
-        self.wait(lambda: not _lives(loader))
+        self.wait(lambda: not lives(loader))
 
     def close_terminal(self) -> None:
         self.supervisor.send_signal(signal.SIGHUP)
         self.notes["code"] = self.supervisor.wait(timeout=60)
-
-
-def _lives(pid: int) -> bool:
-    with suppress(OSError):
-        return bool(Path(f"/proc/{pid}/environ").read_bytes())
-    return False
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +226,7 @@ def test_a_full_disk_under_the_ledger_is_said_and_every_event_is_there_afterward
 
 
 def test_a_loader_worker_that_outlives_its_rank_is_ended_and_said(story):
-    assert not _lives(story.notes["orphan"])
+    assert not lives(story.notes["orphan"])
     ended = [p for e in story.events("annotation") for p in e.body.get("processes", ())]
     assert str(story.notes["orphan"]) in {p.split()[0] for p in ended}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,6 +113,13 @@ def wait_until(condition, *, limit_s: float = 100) -> None:
     while not condition():
         assert clock.monotonic_us() < deadline_us, "it did not happen in time"
         clock.sleep_us(50_000)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process still runs: one that has ended and was not waited for has no environment."""
+    with suppress(OSError):
+        return bool(Path(f"/proc/{pid}/environ").read_bytes())
+    return False
 
 
 def assert_recovered_in_order(incident: Incident) -> None:
