@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from lastgood.base.errors import BadInput, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from lastgood.cli.live import LineView
     from lastgood.cli.run_mode import Way
@@ -141,6 +141,7 @@ def run(context: click.Context, **given: object) -> int:
     """
     from lastgood.cli.live import LineView
     from lastgood.cli.run_mode import Way, choose_way, hang_after
+    from lastgood.ledger.appendable import begin_check
     from lastgood.ledger.place import check_place, default_ledger
     from lastgood.training.options import RunOptions
     from lastgood.training.states.striping import SnapshotForm
@@ -151,6 +152,7 @@ def run(context: click.Context, **given: object) -> int:
     given["hang_after"] = hang_after(given["hang_after"], way)  # type: ignore[arg-type]
     _refuse_lonely_interval(context, given)
     ledger = check_place(Path(str(given["ledger"]))) if given["ledger"] else default_ledger()
+    check = begin_check(ledger)
     options = RunOptions(
         script=script,
         arguments=tuple(given["arguments"]),  # type: ignore[arg-type]
@@ -172,7 +174,7 @@ def run(context: click.Context, **given: object) -> int:
     for line in _way_lines(context, way, script):
         view.say(line)
     with _metrics(given["metrics"], view) as metrics:
-        result = _run(options, way, view, metrics)
+        result = _run(options, way, view, metrics, check)
     view.end(options, result)
     return result.exit_code
 
@@ -189,16 +191,31 @@ def _way_lines(context: click.Context, way: Way, script: Path) -> list[str]:
     return describe_way(way, script, unused=unused_options(way, typed))
 
 
-def _run(options: RunOptions, way: Way, view: LineView, metrics: RunMetrics | None) -> RunResult:
+def _run(
+    options: RunOptions,
+    way: Way,
+    view: LineView,
+    metrics: RunMetrics | None,
+    check: Callable[[], str | None],
+) -> RunResult:
+    """Import what supervises, then ask whether the ledger may be appended to: that was checked meanwhile."""
     from lastgood.cli.run_mode import Way
 
     if way is Way.LOOP:
         from lastgood.training.supervising.session import run_training
 
+        _require_held(check, view)
         return run_training(options, listener=view.show, metrics=metrics)
     from lastgood.training.observe.session import run_observed
 
+    _require_held(check, view)
     return run_observed(options, is_acting=way is Way.HARD, listener=view.show, metrics=metrics)
+
+
+def _require_held(check: Callable[[], str | None], view: LineView) -> None:
+    note = check()
+    if note is not None:
+        view.say(note)
 
 
 @contextmanager

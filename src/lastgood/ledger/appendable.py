@@ -1,14 +1,20 @@
-"""The gate in front of an append by hand: nothing is added to a ledger that does not verify.
+"""The gate in front of a run and of an append by hand: nothing is added to a ledger that does not verify.
 
 A row behind damage would carry a tree head that vouches for a history that does not hold, and it would be written into
 the file that has to be kept as it is. A small ledger is verified as a whole. Of a large one only the newest rows are
 hashed against their links and the frontier, because a prolog has no time for more; the caller says so.
+
+A run begins the check before it imports what supervises it, in a child on another core, so that it waits for nothing.
 """
 
 from __future__ import annotations
 
 import os
+import select
+import signal
+from collections.abc import Callable
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 from lastgood.base.errors import LedgerCorrupt, LedgerError, LedgerPathError
@@ -19,6 +25,9 @@ from lastgood.ledger.verified import require_verified
 WHOLE_ROWS_MAX = 20_000
 """A ledger of so many rows is verified as a whole, in a fraction of a second."""
 NEWEST_ROWS = 1_024
+CHILD_S_MAX = 30.0
+"""How long a check in a child is waited for before it is made here."""
+_HELD = b"+"
 
 
 def require_appendable(path: Path) -> str | None:
@@ -55,8 +64,42 @@ def require_appendable(path: Path) -> str | None:
     return f"only the newest {NEWEST_ROWS:,} of {size:,} rows were checked before this; all: lastgood verify {path}"
 
 
+def begin_check(path: Path) -> Callable[[], str | None]:
+    """Begins `require_appendable` in a child; call what is returned for its answer, before the ledger is opened.
+
+    The child says only that the ledger holds. Where it says anything else, or nothing, the check is made again here,
+    which raises what is wrong. A process with threads is not forked: it checks when it is asked.
+    """
+    if not os.path.isfile(path) or len(os.listdir("/proc/self/task")) > 1:
+        return lambda: require_appendable(path)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        return lambda: _answer(path, child=child, reader=reader)
+    try:
+        os.write(writer, _HELD + (require_appendable(path) or "").encode(errors="surrogateescape"))
+    finally:
+        os._exit(0)  # nothing of the parent's runs twice: no buffer, no handler, no traceback
+
+
+def _answer(path: Path, *, child: int, reader: int) -> str | None:
+    is_ready = select.select([reader], [], [], CHILD_S_MAX)[0]
+    if not is_ready:
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with open(reader, "rb") as pipe:
+        said = pipe.read()
+    if said[:1] != _HELD:
+        return require_appendable(path)
+    return said[1:].decode(errors="surrogateescape") or None
+
+
 def _whole(path: Path) -> None:
-    require_verified(path, consequence="nothing is appended to it")
+    try:
+        require_verified(path)
+    except LedgerCorrupt as error:
+        raise _refused(path, error.found or error.what) from error
 
 
 def _require_newest(
@@ -87,5 +130,11 @@ def _refused(path: Path, found: str) -> LedgerCorrupt:
         "the ledger does not verify, and nothing is appended to it",
         where=str(path),
         found=found,
-        next=f"run: lastgood verify {path}; keep {path} as it is, and record into another ledger",
+        next=f"run: lastgood verify {path}; keep it as it is, and write to a new one: --ledger {_unused(path)}",
     )
+
+
+def _unused(path: Path) -> Path:
+    """The next name beside this ledger that nothing has."""
+    names = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return next(name for name in names if not os.path.lexists(name))

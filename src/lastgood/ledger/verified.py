@@ -20,7 +20,6 @@ def require_verified(
     *,
     head: TreeHead | None = None,
     on_progress: OnProgress | None = None,
-    consequence: str = "no figure is made from it",
 ) -> VerifyResult:
     """What the check of this ledger found, when it holds.
 
@@ -34,7 +33,7 @@ def require_verified(
         return result
     if result.verdict is Verdict.FAILED:
         raise LedgerCorrupt(
-            f"the ledger does not verify, and {consequence}",
+            "the ledger does not verify, and no figure is made from it",
             where=f"{path}",
             found=result.reason,
             next=f"run: lastgood verify {path}; {result.next}",

@@ -1,6 +1,9 @@
-"""Nothing is appended by hand to a ledger that does not verify; of a large one the newest rows are checked."""
+"""Nothing is appended by hand, or by a run, to a ledger that does not verify; of a large one the newest rows are checked."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import apsw
 import pytest
@@ -49,8 +52,82 @@ def test_a_ledger_that_does_not_verify_stays_byte_for_byte(cli, ledger, tmp_path
     assert (result.exit_code, result.stdout) == (1, "")
     assert "nothing is appended to it: found row 7" in result.stderr
     assert f"run: lastgood verify {ledger}" in result.stderr
+    assert f"write to a new one: --ledger {tmp_path / 'l-2.db'}" in result.stderr
     assert ledger.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("l.db")) == ["l.db"]
+
+
+@pytest.mark.parametrize("way", [("--mode", "observe"), ("--mode", "act"), ()])
+def test_a_run_is_refused_before_any_rank_starts(cli, ledger, tmp_path, way):
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"open({str(tmp_path / 'started')!r}, 'w')\n"
+        + ("" if way else "import lastgood\nlastgood.start()\n")
+    )
+    (tmp_path / "l-2.db").touch()
+    change(ledger, 7)
+    before = ledger.read_bytes()
+    result = cli("run", *way, "--ledger", ledger, script)
+    assert result.exit_code == 1
+    assert "nothing is appended to it: found row 7" in result.stderr
+    assert f"run: lastgood verify {ledger}" in result.stderr
+    assert f"write to a new one: --ledger {tmp_path / 'l-3.db'}" in result.stderr
+    assert ledger.read_bytes() == before
+    assert not (tmp_path / "started").exists()
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("l.db")) == ["l.db"]
+
+
+def test_a_run_into_a_large_ledger_says_that_the_newest_rows_were_checked(cli, ledger, is_large, tmp_path):  # fmt: skip
+    script = tmp_path / "train.py"
+    script.write_text("raise SystemExit(7)\n")
+    result = cli("run", "--ledger", ledger, script)
+    assert result.exit_code == 7
+    assert "only the newest 10 of 40 rows were checked before this" in result.stderr
+
+
+IN_A_CHILD = """
+import sys
+from pathlib import Path
+from lastgood.ledger import appendable
+
+whole = appendable.require_appendable
+here = []
+def require(path):
+    here.append(path.name)
+    return whole(path)
+appendable.require_appendable = require
+def answer(name):
+    here.clear()
+    try:
+        said = appendable.begin_check(Path(sys.argv[1]) / name)()
+    except Exception as error:
+        said = type(error).__name__
+    print(ascii(said), here)
+answer("l.db")
+answer("bad.db")
+answer("none.db")
+whole = lambda path: "a note of \\udcff"
+answer("l.db")
+"""
+
+
+def test_the_check_beside_a_start_is_made_here_only_where_the_child_does_not_say_that_it_holds(ledger, tmp_path):  # fmt: skip
+    """In a process of its own: one with threads, as a test runner may have, is not forked."""
+    (tmp_path / "bad.db").write_bytes(ledger.read_bytes())
+    change(tmp_path / "bad.db", 7)
+    result = subprocess.run(
+        [sys.executable, "-c", IN_A_CHILD, tmp_path],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=50,
+    )
+    assert result.stdout.splitlines() == [
+        "None []",
+        "'LedgerCorrupt' ['bad.db']",
+        "None ['none.db']",
+        r"'a note of \udcff' []",
+    ]
 
 
 def test_a_file_that_lost_its_end_is_not_written_to(cli, ledger):
