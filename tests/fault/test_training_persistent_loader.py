@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -94,6 +95,10 @@ def test_the_dead_one_is_an_error_of_its_rank_and_the_spare_has_a_loader_of_its_
     assert (first.symptom, first.verification.result) == ("exception", "equal")
     traces = [e.body.get("message", "") for e in story.events() if e.kind == "observation"]
     assert any("DataLoader worker" in trace for trace in traces)
+    told = next(e.body for e in story.events() if e.kind == "incident.open")
+    # Where the main thread of the rank was when torch told it is not for a test to know.
+    assert re.match(r"rank 0 raised RuntimeError (in|for a process of) its loader, (for|in) step ", told["evidence"][0])  # fmt: skip
+    assert told["signature"] == "exception/RuntimeError in the loader"
 
 
 def test_the_others_keep_theirs_from_epoch_to_epoch(story):

@@ -219,7 +219,7 @@ def test_an_error_of_every_rank_in_start_is_said_once_and_ends_the_run(tmp_path)
     done = run_script(tmp_path, text, "--nproc-per-node", "2")
     assert done.returncode == 70
     assert "every rank raised the same error before the first step" in done.stderr
-    assert "KeyError: 'no such file'" in done.stderr
+    assert "KeyError in its loader function: 'no such file'" in done.stderr
     assert "a bug of the script, not of a host" in done.stderr
 
 

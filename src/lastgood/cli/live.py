@@ -90,7 +90,8 @@ def describe(event: Event) -> str:
             pids = ", ".join(f"rank {rank} pid {pid}" for rank, pid in body["pids"].items())
             return f"attempt {event.attempt}: {pids}"
         case "observation" if event.symptom == "exception":
-            return f"{_ranks(event)} raised in its step:\n{str(body.get('trace', '')).rstrip()}"
+            where = body.get("where", "in its step")
+            return f"{_ranks(event)} raised {where}:\n{str(body.get('trace', '')).rstrip()}"
         case "observation" if event.role == "cascade" and body.get("evidence"):
             return f"then: {'; '.join(map(str, body['evidence']))}"
         case "inventory" if body.get("before") == "start":
@@ -141,7 +142,9 @@ def _remark(body: dict[str, Any]) -> str:
         return f"{text}: {body.get('reason')}; one was asked for every {every}"
     if text == "another fault in the same incident":
         return f"another fault: {'; '.join(map(str, body.get('evidence', ())))}"
-    return text if text.startswith(_SAID) else ""
+    if not text.startswith(_SAID):
+        return ""
+    return f"{text}\n{_stack_words(body)}" if body.get("stack_groups") else text
 
 
 def _incident_line(event: Event) -> str:

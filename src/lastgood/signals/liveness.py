@@ -125,14 +125,20 @@ def _ended(readings: Sequence[RankReading]) -> Assessment | None:
         Symptom.EXCEPTION,
         raised,
         onset_us=min(r.raised.t_us for r in raised if r.raised),
-        evidence=tuple(
-            f"rank {r.rank} raised {r.raised.type_name} in step {r.raised.step}"
-            f"{f' ({r.raised.place})' if r.raised.place else ''}: {r.raised.message}"
-            for r in raised
-            if r.raised
-        ),
-        key=",".join(sorted({r.raised.type_name for r in raised if r.raised})),
+        evidence=tuple(_raised_words(r.rank, r.raised) for r in raised if r.raised),
+        key=",".join(sorted({_error_key(r.raised) for r in raised if r.raised})),
     )
+
+
+def _raised_words(rank: int, raised: Raised) -> str:
+    where = raised.loader or f"in step {raised.step}"
+    place = f" ({raised.place})" if raised.place else ""
+    return f"rank {rank} raised {raised.type_name} {where}{place}: {raised.message}"
+
+
+def _error_key(raised: Raised) -> str:
+    """What makes two errors of user code the same failure: the type, and whether the loader raised it."""
+    return f"{raised.type_name} in the loader" if raised.loader else raised.type_name
 
 
 def _hang(

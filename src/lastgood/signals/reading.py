@@ -84,7 +84,7 @@ class Symptom(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """An exception that left the body of a step on one rank."""
+    """An exception that left the body of a step on one rank, or came out of its loader."""
 
     type_name: str
     message: str
@@ -94,6 +94,8 @@ class Raised:
     t_us: int
     place: str = ""
     """Innermost line of the user's own code, such as `train.py:31 in fetch`; empty when it is not known."""
+    loader: str = ""
+    """Where in the data loader, such as `in its loader, for step 7`; empty when something else raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

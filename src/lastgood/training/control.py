@@ -132,7 +132,7 @@ class Parked(_Message):
 
 
 class StepRaised(_Message):
-    """An exception left the body of a step."""
+    """An exception left the body of a step, or came out of the user's loader."""
 
     generation: int
     step: int
@@ -140,6 +140,8 @@ class StepRaised(_Message):
     message: str
     is_group_error: bool
     trace: str
+    loader: str = ""
+    """Where in the loader it was raised, such as `in its loader, for step 7`; empty when something else raised."""
 
 
 class StateRestored(_Message):

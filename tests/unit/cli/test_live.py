@@ -71,6 +71,12 @@ def test_the_trace_of_an_error_is_shown_once_however_many_ranks_raise_it(tmp_pat
     assert said.count("Traceback") == 2
 
 
+def test_where_an_error_was_raised_is_said():
+    event = raised(1)
+    event.body["where"] = "in its loader, for step 7"
+    assert describe(event).startswith("rank 1 raised in its loader, for step 7:\nTraceback")
+
+
 def closed():
     return new_event("incident.close", clock=ManualClock(0), run="r", body={"outcome": "recovered"})
 

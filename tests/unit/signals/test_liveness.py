@@ -30,8 +30,10 @@ def rank(
     return RankReading(**{**fields, **changes})
 
 
-def raised(*, group: bool, t_us: int = NOW - 100_000, type_name: str = "ValueError") -> Raised:
-    return Raised(type_name=type_name, message="no", is_group_error=group, step=7, t_us=t_us)
+def raised(*, group: bool, t_us: int = NOW - 100_000, type_name: str = "ValueError", loader: str = "") -> Raised:  # fmt: skip
+    return Raised(
+        type_name=type_name, message="no", is_group_error=group, step=7, t_us=t_us, loader=loader
+    )
 
 
 def look(*readings: RankReading, previous=None, now_us: int = NOW, limits: Limits = LIMITS):
@@ -104,6 +106,15 @@ def test_user_code_that_raised_is_an_exception_of_that_rank():
     assert verdict.key == "ValueError"
     assert verdict.onset_us == NOW - 100_000
     assert "step 7" in verdict.evidence[0]
+
+
+def test_an_error_of_the_loader_is_another_failure_than_one_of_the_step():
+    of_loader = raised(group=False, loader="in its loader, for step 7")
+    verdict = look(rank(0), rank(1, raised=of_loader), rank(2))
+    assert verdict.evidence == ("rank 1 raised ValueError in its loader, for step 7: no",)
+    assert verdict.key == "ValueError in the loader"
+    both = look(rank(0, raised=raised(group=False)), rank(1, raised=of_loader))
+    assert both.key == "ValueError,ValueError in the loader"
 
 
 def test_a_process_that_ended_by_its_own_exception_is_an_exception():

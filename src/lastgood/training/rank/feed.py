@@ -59,7 +59,7 @@ class Feed:
 
     def __init__(self, make: Callable[[int, int], Iterable[Any]], *, rank: int, world: int) -> None:
         """Build the loader for a rank; in a spare when it takes one over, or is expected to."""
-        self._make = lambda: make(rank, world)
+        self._make = lambda: call_loader_function(make, rank, world)
         self._loader = self._make()
         self._was_opened = False
         self._copies_tensors = False
@@ -110,7 +110,7 @@ class Feed:
             self._open()
         assert self._iterator is not None
         try:
-            batch = next(self._iterator)
+            batch = ask_loader(next, self._iterator)
         except StopIteration:
             raise EndOfEpoch from None
         before = self._position
@@ -144,7 +144,7 @@ class Feed:
         position = self._position
         set_epoch = getattr(getattr(self._loader, "sampler", None), "set_epoch", None)
         if set_epoch is not None:
-            set_epoch(position.epoch)
+            ask_loader(set_epoch, position.epoch)
         # Opening draws seeds that the undisturbed run did not draw here: the streams are put back each time.
         now = capture_streams()
         is_first, self._was_opened = not self._was_opened, True
@@ -156,11 +156,11 @@ class Feed:
             restore_streams(now)
         if is_first and position.epoch and _persists(self._loader):
             # Its first opening draws a seed, later ones do not: the undisturbed run opened it in epoch 0.
-            iter(self._loader)
+            ask_loader(iter, self._loader)
             restore_streams(now)
         if position.loader_state is not None and hasattr(self._loader, "load_state_dict"):
-            self._loader.load_state_dict(position.loader_state)
-            self._iterator = iter(self._loader)
+            ask_loader(self._loader.load_state_dict, position.loader_state)
+            self._iterator = ask_loader(iter, self._loader)
             restore_streams(now)
             return
         generators = _generators(self._loader)
@@ -169,16 +169,26 @@ class Feed:
         if position.epoch_streams is None:
             states = tuple(generator.get_state() for generator in generators)
             self._position = position._replace(epoch_streams=now, generators=states)
-            self._iterator = iter(self._loader)
+            self._iterator = ask_loader(iter, self._loader)
             return
         restore_streams(position.epoch_streams)
-        self._iterator = iter(self._loader)
-        _skip(self._iterator, position.offset, self._loader)
+        self._iterator = ask_loader(iter, self._loader)
+        ask_loader(_skip, self._iterator, position.offset, self._loader)
         restore_streams(now)
 
     def _loader_state(self) -> dict[str, Any] | None:
         read = getattr(self._loader, "state_dict", None)
-        return read() if read is not None else None
+        return ask_loader(read) if read is not None else None
+
+
+def ask_loader(call: Callable[..., Any], *args: Any) -> Any:
+    """Call a part of the user's loader: this frame in a trace says that the loader raised, and not the step."""
+    return call(*args)
+
+
+def call_loader_function(make: Callable[[int, int], Iterable[Any]], rank: int, world: int) -> Any:
+    """Call the user's loader function: this frame in a trace says that it raised."""
+    return make(rank, world)
 
 
 def _is_one_shot(loader: Iterable[Any]) -> bool:

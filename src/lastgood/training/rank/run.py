@@ -448,7 +448,12 @@ class Run:
         number = self._generation.number
         if not self._link.is_revoked(number):
             self._link.channel.send(
-                step_raised(error, generation=number, step=self._generation.state_step + 1)
+                step_raised(
+                    error,
+                    generation=number,
+                    step=self._generation.state_step + 1,
+                    position=self._generation.feed.position,
+                )
             )
             self._link.slot.enter(Phase.HELD)
             self._link.wait_revoked(number)

@@ -81,7 +81,7 @@ class HandOver:
                 if is_alone
                 else "every rank raised the same error before the first step",
                 where=f"rank {verdict.culprits[0]}",
-                found=f"{first.type_name}: {first.message}",
+                found=f"{first.type_name}{f' {first.loader}' if first.loader else ''}: {first.message}",
                 needs="a script that gets to its first step; this is a bug of the script, not of a host",
                 next="look at its trace above, or type: lastgood report LEDGER",
             )

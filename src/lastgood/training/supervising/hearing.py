@@ -1,4 +1,4 @@
-"""What a worker says about a recovery, in the words of the recovery loop."""
+"""What a worker says about a recovery or an error of its own, in the words of whoever assesses it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from lastgood.recovery import messages
 from lastgood.recovery.messages import ReplayOutcome
+from lastgood.signals.reading import Raised
 from lastgood.training import control
+from lastgood.training.trace_place import innermost_place
 
 if TYPE_CHECKING:
     from lastgood.training.processes import WorkerProcess
@@ -35,3 +37,16 @@ def observation_of(
                 outcome=ReplayOutcome(message.outcome),
                 detail=message.detail,
             )
+
+
+def raised_of(message: control.StepRaised, *, now_us: int) -> Raised:
+    """Return what a rank raised, as the liveness check reads it."""
+    return Raised(
+        type_name=message.type_name,
+        message=message.message,
+        is_group_error=message.is_group_error,
+        step=message.step,
+        t_us=now_us,
+        place=innermost_place(message.trace),
+        loader=message.loader,
+    )

@@ -17,7 +17,7 @@ from lastgood.recovery import loop, messages
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.liveness import is_cascade
-from lastgood.signals.reading import Raised, Symptom, Verdict
+from lastgood.signals.reading import Symptom, Verdict
 from lastgood.training import control
 from lastgood.training.processes import WorkerProcess, describe_exit
 from lastgood.training.resuming.interrupted import Resumption
@@ -29,12 +29,12 @@ from lastgood.training.states.striping import stripe_count
 from lastgood.training.supervising.beginning import Beginning
 from lastgood.training.supervising.effects import Effects
 from lastgood.training.supervising.ending import Ending
+from lastgood.training.supervising.hearing import raised_of
 from lastgood.training.supervising.launch import hear_script_error, launch_workers
 from lastgood.training.supervising.leaving import Leavers
 from lastgood.training.supervising.ledger_watch import LedgerWatch
 from lastgood.training.supervising.shutdown import end_orphans, end_processes
 from lastgood.training.supervising.startup import Startup
-from lastgood.training.trace_place import innermost_place
 from lastgood.training.watching.noise import hear_noise
 from lastgood.training.watching.pauses import notice_pause
 from lastgood.training.watching.sections import Sections
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lastgood.contract.model import FailureContract
+    from lastgood.signals.reading import Raised
     from lastgood.training.options import RunOptions
     from lastgood.training.recorder import Recorder
     from lastgood.training.rundir import RunDir
@@ -344,14 +345,7 @@ class Supervisor:
         rank = self.serving.index(worker.name)
         self.raised.setdefault(
             rank,
-            Raised(
-                type_name=message.type_name,
-                message=message.message,
-                is_group_error=message.is_group_error,
-                step=message.step,
-                t_us=self.now_us(),
-                place=innermost_place(message.trace),
-            ),
+            raised_of(message, now_us=self.now_us()),
         )
         if not message.is_group_error:
             self.recorder.record(
@@ -362,6 +356,7 @@ class Supervisor:
                     "type": message.type_name,
                     "message": message.message,
                     "trace": message.trace,
+                    "where": message.loader or f"in step {message.step}",
                 },
             )
         self._next_liveness_us = 0

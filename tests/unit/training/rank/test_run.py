@@ -69,6 +69,10 @@ class Link:
         return [message for message in self.sent if isinstance(message, kind)]
 
 
+def four_batches(_rank, _world):
+    return [torch.full((1, 2), float(i)) for i in range(4)]
+
+
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     """One rank in a group of its own; `world(plan=...)` starts a worker over the same run folder."""
@@ -77,7 +81,7 @@ def world(tmp_path, monkeypatch):
     folder = RunDir.create(tmp_path / "run", ranks=1)
     count = iter(range(99))
 
-    def start(*, generation=1, plan=None, scaler=None):
+    def start(*, generation=1, plan=None, scaler=None, loader=four_batches):
         torch.manual_seed(1)
         link = Link(folder, f"w{next(count)}")
         model = torch.nn.Linear(2, 1)
@@ -93,9 +97,6 @@ def world(tmp_path, monkeypatch):
             hook_state=None,
             injection=injection,
         )
-
-        def loader(rank, world):
-            return [torch.full((1, 2), float(i)) for i in range(4)]
 
         link.assignments.append(
             control.Assignment(generation=generation, rank=0, world=1, plan=plan)
@@ -270,7 +271,28 @@ def test_an_exception_of_the_users_code_is_reported_and_the_loop_waits(world):
     (raised,) = worker.link.of(control.StepRaised)
     assert (raised.type_name, raised.step, raised.is_group_error) == ("KeyError", 1, False)
     assert "test_run.py" in raised.trace
+    assert raised.loader == ""
     assert worker.link.revoked == 1
+
+
+def broken_at(count, error):
+    """A loader that raises behind so many batches of each epoch."""
+
+    class Broken:
+        def __iter__(self):
+            yield from four_batches(0, 1)[:count]
+            raise error
+
+    return lambda _rank, _world: Broken()
+
+
+def test_an_exception_of_the_loader_is_told_as_such_with_the_step_and_the_batch(world):
+    worker = world(loader=broken_at(1, ValueError("a bad record")))
+    with pytest.raises(IndexError):  # the made-up supervisor has no second assignment
+        train(worker, steps=3)
+    (raised,) = worker.link.of(control.StepRaised)
+    assert (raised.type_name, raised.step) == ("ValueError", 2)
+    assert raised.loader == "in its loader, for step 2 (batches of epoch 0 before it: 1)"
 
 
 def test_the_end_of_the_process_is_not_swallowed(world):
