@@ -1,4 +1,4 @@
-"""Write what the raw rows in bench/results say into docs/benchmarks.md, README.md and docs/images/recovery.svg.
+"""Write what the raw rows in bench/results say into the pages below and docs/images/recovery.svg.
 
     python bench/tables.py [--check]
 
@@ -15,13 +15,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "bench" / "recovery"))
+sys.path += [str(ROOT / "bench" / name) for name in ("recovery", "mechanisms")]
+import deaths  # noqa: E402
+import meeting  # noqa: E402
+import phases  # noqa: E402
 import picture  # noqa: E402
 import summary  # noqa: E402
 
 RESULTS = ROOT / "bench" / "results"
-PAGE = ROOT / "docs" / "benchmarks.md"
-README = ROOT / "README.md"
+PAGES = [
+    ROOT / "docs" / "benchmarks.md",
+    ROOT / "README.md",
+    ROOT / "docs" / "recovery.md",
+    ROOT / "docs" / "design" / "001-store-in-a-file.md",
+    ROOT / "docs" / "design" / "006-an-end-is-heard-early.md",
+]
 PICTURE = ROOT / "docs" / "images" / "recovery.svg"
 
 
@@ -31,7 +39,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only compare")
     options = parser.parse_args()
     stale = False
-    for page in (PAGE, README):
+    for page in PAGES:
         before = page.read_text(encoding="utf-8")
         after = filled(before)
         stale |= before != after
@@ -55,6 +63,9 @@ def filled(page: str) -> str:
     makers: dict[str, Callable[[], str]] = {
         "recovery": recovery_table,
         "recovery headline": recovery_headline,
+        "phases": lambda: phases.table(rows_of("recovery_phases.jsonl")),
+        "meeting": lambda: meeting.table(rows_of("meeting.jsonl")),
+        "deaths": lambda: deaths.table(rows_of("deaths.jsonl")),
         "step_cost": step_cost_table,
         "snapshot": snapshot_table,
         "slot": slot_table,
@@ -72,8 +83,13 @@ def filled(page: str) -> str:
 
 
 def recovery_rows() -> list[dict]:
-    """The rows of bench/recovery; none before it has run."""
-    path = RESULTS / "recovery.jsonl"
+    """The rows of bench/recovery."""
+    return rows_of("recovery.jsonl")
+
+
+def rows_of(name: str) -> list[dict]:
+    """The rows of a bench that writes one a line; none before it has run."""
+    path = RESULTS / name
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 

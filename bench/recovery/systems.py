@@ -103,7 +103,9 @@ def _start(job: Job, command: list[str], **extra: str) -> subprocess.Popen[bytes
     return process
 
 
-def start_lastgood(job: Job, python: str, drill: Drill | None = None) -> None:
+def start_lastgood(
+    job: Job, python: str, drill: Drill | None = None, *, script: str = "job_lastgood.py"
+) -> None:
     """Four ranks and one spare; the durable checkpoint of the others is not needed and not made.
 
     With a drill: its faults, its spares and its checkpoints; a supervisor that is killed is started again at once.
@@ -120,7 +122,7 @@ def start_lastgood(job: Job, python: str, drill: Drill | None = None) -> None:
         if drill.run.checkpoint_every_us is not None:
             command += ["--checkpoint-dir", str(job.folder / "checkpoints")]
             command += ["--checkpoint-every", f"{drill.run.checkpoint_every_us // 1000}ms"]
-    command.append("job_lastgood.py")
+    command.append(script)
     first = _start(job, command)
     if drill is None:
         return

@@ -1,4 +1,7 @@
-"""The page of benchmarks: its tables are those of the raw rows, and every command on it can be typed."""
+"""The page of benchmarks: its tables are those of the raw rows, and every command on it can be typed.
+
+So it is with the other pages that show what a bench measured.
+"""
 
 import json
 import re
@@ -10,7 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^python (bench/\S+)(.*)$", PAGE, re.MULTILINE)
+OTHERS = ("recovery.md", "design/001-store-in-a-file.md", "design/006-an-end-is-heard-early.md")
+COMMANDS = re.findall(
+    r"^python (bench/\S+)(.*)$",
+    "\n".join([PAGE, *((ROOT / "docs" / name).read_text(encoding="utf-8") for name in OTHERS)]),
+    re.MULTILINE,
+)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
@@ -39,6 +47,17 @@ def test_a_table_of_other_rows_is_noticed(tables):
     assert page == PAGE
     other = re.sub(r"\| a step \| \d+", "| a step | 1", PAGE)
     assert other != PAGE == tables.filled(other)
+
+
+@pytest.mark.parametrize(
+    ("page", "cell"),
+    [("recovery.md", r"\| noticed \| \d+"), ("design/001-store-in-a-file.md", r"formed \| \d+")],
+)
+def test_a_table_of_other_rows_is_noticed_beside_the_page_of_benchmarks(tables, page, cell):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert tables.filled(text) == text
+    other = re.sub(cell, lambda found: found[0] + "1", text, count=1)
+    assert other != text == tables.filled(other)
 
 
 def made_rows(peer_s: float) -> list[dict]:
