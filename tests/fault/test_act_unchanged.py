@@ -70,3 +70,28 @@ def test_a_rank_that_asks_not_to_be_requeued_is_not_started_again(tmp_path):
         events = run.events()
     assert code == 93
     assert len([e for e in events if e.kind == "attempt.start"]) == 1
+
+
+STAYS_IN_ITS_TEARDOWN = """
+import os, sys, time
+class Slow:
+    def __del__(self, sleep=time.sleep):
+        sleep(600)
+if os.environ["RANK"] == "1":
+    sys.kept = Slow()
+"""
+
+
+@pytest.mark.nightly
+def test_a_rank_that_does_not_end_behind_its_script_is_ended_and_the_job_ends_well(tmp_path):
+    script = tmp_path / "stays.py"
+    script.write_text(STAYS_IN_ITS_TEARDOWN)
+    with ObservedRun(tmp_path, ranks=2, options=ACT, script=script) as run:
+        code = run.end(limit_s=150)
+        events = run.events()
+    assert code == 0
+    assert not [e for e in events if e.kind == "incident.open"]
+    named, ended = [e for e in events if e.kind == "annotation"]
+    assert (named.ranks, ended.ranks) == ((1,), (1,))
+    assert any("__del__" in frame for frame in named.body["stack_groups"][0]["stack"])
+    assert ended.body["signal"] == signal.SIGKILL

@@ -142,6 +142,8 @@ def _remark(body: dict[str, Any]) -> str:
         return f"{text}: {body.get('reason')}; one was asked for every {every}"
     if text == "another fault in the same incident":
         return f"another fault: {'; '.join(map(str, body.get('evidence', ())))}"
+    if text.startswith("the loader"):
+        return f"{text}; {body.get('next')}"
     if not text.startswith(_SAID):
         return ""
     return f"{text}\n{_stack_words(body)}" if body.get("stack_groups") else text

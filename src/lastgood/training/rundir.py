@@ -8,6 +8,7 @@
 <folder>/progress.bin          int64 array: newest published state of each rank
 <folder>/control               how far the supervisor's checks have come
 <folder>/status/<worker>       status page of a worker
+<folder>/status/<worker>.ended  there once the last line of its script has run
 <folder>/status/<worker>.teardown  the code with which it was leaving when Python began to take it apart
 <folder>/slots/<rank>/state.N  three snapshots of a rank (N = step mod 3)
 <folder>/store/gen<g>          the file through which generation g meets

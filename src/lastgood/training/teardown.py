@@ -2,42 +2,74 @@
 
 A file of the rank holds the code from the moment in which the last exit handler of the script has run. Handlers that were
 registered before the script began, such as torch's, run behind that moment: to end there is to end in the teardown.
+One of them waits for processes that the script started; which they are stands behind the code.
 """
 
 from __future__ import annotations
 
 import atexit
+import enum
 import gc
 import io
 import os
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from lastgood.signals.reading import ProcessState
+from lastgood.training.watching.kernel import sample_process
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
-def note_teardown(path: Path, code: int) -> None:
+class LastPart(enum.Enum):
+    """What a process may be doing behind the last line of its script."""
+
+    TEARDOWN = enum.auto()
+    """Nothing of the script runs any more."""
+    OWN_WORK = enum.auto()
+    """Threads or exit handlers of the script, or processes that it started and Python waits for, may still run."""
+
+
+def note_teardown(path: Path, code: int, *, waits_for: Iterable[int] = ()) -> None:
     """Say that all of the script's own code has run, its exit handlers too; `path` is a file of the rank's own."""
     with suppress(OSError):
-        _teardown_mark(path).write_text(str(code), encoding="ascii")
+        _teardown_mark(path).write_text(" ".join(map(str, (code, *waits_for))), encoding="ascii")
+
+
+def last_part_of(path: Path) -> LastPart | None:
+    """What the process whose file this is may be doing; None before the end of its script."""
+    mark = _read_mark(path)
+    if mark:
+        is_waiting = any(_is_at_work(pid) for pid in mark[1:])
+        return LastPart.OWN_WORK if is_waiting else LastPart.TEARDOWN
+    return LastPart.OWN_WORK if _end_mark(path).exists() else None
 
 
 class Leaving:
     """Notes when the process begins to take itself apart. Make it before the script runs: it comes behind its handlers."""
 
     def __init__(self, path: Path) -> None:
-        self.code: int | None = None
-        """With which code the script ended; None until it has."""
+        self._code: int | None = None
         self._path, self._process = path, os.getpid()
         atexit.register(self._note)
 
-    def _note(self) -> None:
+    def script_ended(self, code: int) -> None:
+        """Say that the last line of the script has run, and with which code it leaves."""
         if os.getpid() != self._process:  # a fork of the script has it too
             return
+        self._code = code
+        with suppress(OSError):
+            _end_mark(self._path).touch()
+
+    def _note(self) -> None:
+        if os.getpid() != self._process:
+            return
         flush_files()  # what its threads and exit handlers wrote
-        if self.code is not None:
-            note_teardown(self._path, self.code)
+        if self._code is not None:
+            note_teardown(self._path, self._code, waits_for=_waited_for())
 
 
 def flush_files() -> None:
@@ -60,10 +92,13 @@ def code_of_end(code: int | None, path: Path) -> int | None:
     """
     if code is None or code >= 0:
         return code
-    try:
-        return int(_teardown_mark(path).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return code
+    mark = _read_mark(path)
+    return mark[0] if mark else code
+
+
+def code_of_leaver(path: Path) -> int | None:
+    """The code with which a process is leaving; None before all of its script's own code has run."""
+    return next(iter(_read_mark(path)), None)
 
 
 def torn_down(rank: int, name: str, *, ended: int, counts_as: int | None) -> dict[str, object]:
@@ -73,6 +108,31 @@ def torn_down(rank: int, name: str, *, ended: int, counts_as: int | None) -> dic
         f"apart: no incident, it counts with the exit code {counts_as} that it was leaving with"
     )
     return {"text": text, "signal": -ended, "exit_code": counts_as}
+
+
+def _waited_for() -> list[int]:
+    """The processes that multiprocessing waits for at the end; a daemon, such as a loader worker, is ended by it."""
+    module = sys.modules.get("multiprocessing")
+    with suppress(Exception):
+        return [c.pid for c in module.active_children() if not c.daemon]  # type: ignore[union-attr]
+    return []
+
+
+def _is_at_work(pid: int) -> bool:
+    """Whether a process runs. One that has ended stays there where its parent does not look after it any more."""
+    return sample_process(pid).state is not ProcessState.GONE
+
+
+def _read_mark(path: Path) -> list[int]:
+    """The code and the processes that are waited for; empty without a whole mark."""
+    try:
+        return [int(part) for part in _teardown_mark(path).read_text(encoding="ascii").split()]
+    except (OSError, ValueError):
+        return []
+
+
+def _end_mark(path: Path) -> Path:
+    return path.with_suffix(".ended")
 
 
 def _teardown_mark(path: Path) -> Path:

@@ -46,6 +46,21 @@ def test_what_a_person_has_to_know_is_said_as_it_is(text):
     assert said(text=text) == text
 
 
+def test_what_a_loader_should_not_do_is_said_with_what_to_write():
+    told = said(text="the loader function called a collective", next="read it from a file")
+    assert told == "the loader function called a collective; read it from a file"
+
+
+def test_a_rank_that_does_not_end_behind_its_script_is_said_with_where_it_stands():
+    group = {"role": "trainer", "ranks": [1], "stack": ["close (train.py:9)"], "is_outlier": False}
+    text = "behind the end of its script rank 1 (r1a1) has not ended for 30 s"
+    assert said(text=text, stack_groups=[group], dumped=1).splitlines() == [
+        text,
+        "stacks of 1 processes:",
+        "  trainer of rank 1: close (train.py:9)",
+    ]
+
+
 def test_a_remark_for_the_ledger_alone_is_not_said():
     assert said(text="one step was run twice from the same state") == ""
 

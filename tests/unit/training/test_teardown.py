@@ -13,7 +13,7 @@ def main():
     leaving = Leaving(Path("w0"))
     try:
         _names = runpy.run_path(sys.argv[1], run_name="__main__")
-        leaving.code = 0
+        leaving.script_ended(0)
     finally:
         flush_files()
 main()

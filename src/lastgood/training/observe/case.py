@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from lastgood.contract.taxonomy import CauseStatus, DomainKind, Role, class_of
 from lastgood.signals.reading import Assessment, Symptom, Verdict
-from lastgood.training.observe.stack_groups import StackGroup, outlier_ranks
+from lastgood.training.watching.stack_groups import StackGroup, outlier_ranks
 
 NOBODY_FACTOR = 20
 """Ranks that are all in their own code, none waiting for another, are called hung only after so many limits."""

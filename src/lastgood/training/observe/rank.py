@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lastgood.training.observe.ending import EndingNote, read_ending
 from lastgood.training.observe.first_note import FirstNote, read_first_note
 from lastgood.training.slot import StatusSlot
-from lastgood.training.teardown import code_of_end
+from lastgood.training.teardown import code_of_end, code_of_leaver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +41,8 @@ class ObservedRank:
         self.rank = rank
         self.name = f"r{rank}a{attempt.number}"
         self._run = run
+        self.is_given_up = False
+        """True when its script was through and the kernel does not let the killed process go."""
         self.slot = StatusSlot(run.status(self.name), create=True)
         self._log = None
         if options.log_dir is not None:
@@ -71,7 +73,8 @@ class ObservedRank:
     @property
     def exit_code(self) -> int | None:
         """None while it runs; negative = ended by that signal before its script was through."""
-        return code_of_end(self.process.poll(), self._ending)
+        code = code_of_end(self.process.poll(), self.ending_path)
+        return code_of_leaver(self.ending_path) if code is None and self.is_given_up else code
 
     @property
     def process_code(self) -> int | None:
@@ -79,13 +82,14 @@ class ObservedRank:
         return self.process.poll()
 
     @property
-    def _ending(self) -> Path:
+    def ending_path(self) -> Path:
+        """The file of its word about its end."""
         return self._run.root / "endings" / self.name
 
     @property
     def ending(self) -> EndingNote | None:
         """What the rank said about its end, if it had the time to."""
-        return read_ending(self._ending)
+        return read_ending(self.ending_path)
 
     @property
     def first_step(self) -> FirstNote | None:

@@ -17,6 +17,7 @@ from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_INTERRUPTED, EXIT_REQUEUE
 from lastgood.recovery.messages import Escalate
 from lastgood.signals.reading import Symptom
+from lastgood.training.lingering import Lingering, RankAtEnd
 from lastgood.training.observe.outsiders import Outsiders
 from lastgood.training.observe.rank import Attempt, ObservedRank, hold_port
 from lastgood.training.observe.restarting import Restarting
@@ -81,6 +82,9 @@ class ObserveSupervisor:
         self._pending: list[Case] = []
         """Incidents that were acted upon and wait for the first step of the new attempt."""
         self._torn_down: set[str] = set()
+        self._lingering = Lingering(
+            recorder, limits=options.limits, stacks=self.run_dir.stacks, may_end=is_acting
+        )
         self._port: socket.socket | None = None
         """Keeps the port of the present attempt."""
         self._attempt = recorder.attempt - 1
@@ -157,6 +161,7 @@ class ObserveSupervisor:
         if self._noticed is not None:
             self._say_notice(self._noticed)
             self._end_grace(now_us)
+        self._look_for_lingering(now_us)
         codes = [rank.exit_code for rank in self.ranks]
         self._say_torn_down()
         if all(code is not None for code in codes):
@@ -169,6 +174,12 @@ class ObserveSupervisor:
         if self.is_acting and is_hit and self._noticed is None and self._had_last_words(now_us):
             return self._restart(now_us)
         return None
+
+    def _look_for_lingering(self, now_us: int) -> None:
+        """Name ranks that do not end behind their script, and in act mode end those of which only Python is left."""
+        self._lingering.look(lambda: [at_end(rank) for rank in self.ranks], now_us)
+        for rank in self.ranks:
+            rank.is_given_up = rank.name in self._lingering.given_up
 
     def _say_torn_down(self) -> None:
         """Say once of a rank that a signal ended it behind the end of its script: no incident, and no code of its own."""
@@ -341,6 +352,7 @@ class ObserveSupervisor:
 
     def _end(self) -> None:
         """Leave nothing behind. In observe mode a fault of this process costs the records and not the job: it waits."""
+        self._lingering.close()
         for rank in self.ranks if self.is_acting else ():
             rank.kill()
         for rank in self.ranks:
@@ -352,6 +364,12 @@ class ObserveSupervisor:
         if self._port is not None:
             self._port.close()
         self.run_dir.remove()
+
+
+def at_end(rank: ObservedRank) -> RankAtEnd:
+    """The rank as it is looked at behind the end of its script."""
+    end = rank.process.kill
+    return RankAtEnd(rank.rank, rank.name, rank.pid, rank.process_code, rank.ending_path, end)
 
 
 def job_code(codes: list[int], culprit: int | None) -> int:

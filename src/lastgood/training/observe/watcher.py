@@ -15,8 +15,6 @@ from lastgood.base.errors import EXIT_REQUEUE
 from lastgood.signals import liveness
 from lastgood.signals.reading import Assessment, Phase, Question, Symptom, Verdict
 from lastgood.training.observe import case
-from lastgood.training.observe.dumps import JobDump
-from lastgood.training.observe.stack_groups import group_stacks
 from lastgood.training.observe.words import (
     left_early,
     numbered_on,
@@ -26,8 +24,10 @@ from lastgood.training.observe.words import (
 )
 from lastgood.training.recorder import STEPS_PER_CHUNK
 from lastgood.training.slot import RING_LENGTH
+from lastgood.training.watching.dumps import JobDump
 from lastgood.training.watching.observing import read_rank
 from lastgood.training.watching.pauses import TOLD_US_MIN, told_pause
+from lastgood.training.watching.stack_groups import group_stacks
 from lastgood.training.watching.watch import Watch
 
 if TYPE_CHECKING:

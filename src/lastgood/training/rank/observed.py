@@ -48,17 +48,17 @@ def main() -> None:
         _names = runpy.run_path(script, run_name="__main__")  # kept until its files are written
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        leaving.code = code
+        leaving.script_ended(code)
         write_ending(ending, slot, code=code)
         raise
     except BaseException as error:  # noqa: BLE001 - whatever the script raised is said, and shown as Python does
         code = 130 if isinstance(error, KeyboardInterrupt) else 1
-        leaving.code = code
+        leaving.script_ended(code)
         write_ending(ending, slot, code=code, error=error, is_group_error=is_group_error(error))
         traceback.print_exception(type(error), error, _of_script(error.__traceback__, script))
         sys.exit(code)
     else:
-        leaving.code = 0
+        leaving.script_ended(0)
         write_ending(ending, slot, code=0)
     finally:
         flush_files()

@@ -73,15 +73,16 @@ def main() -> None:
     except SystemExit as end:
         # Alone this is a fault, together it is the script's own end: the supervisor knows what the others do.
         _end_run(link, exit_code=_code_of(end))
-        leaving.code = _code_of(end)
+        leaving.script_ended(_code_of(end))
         raise
     except Exception as error:  # noqa: BLE001 - whatever the script did not catch
         _say_error(link, script, error)
+        leaving.script_ended(EXIT_ERROR)
         # Not at once: whoever registered something for the end of the process still gets it.
         sys.exit(EXIT_ERROR)
     else:
         _end_run(link, exit_code=0)
-        leaving.code = 0
+        leaving.script_ended(0)
     finally:
         flush_files()
         # gloo's threads would abort the interpreter on its way out.

@@ -18,8 +18,8 @@ from lastgood.evidence.report import Cell, Column, Note, Section, Table
 from lastgood.ledger.ettr import RunTimes
 from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.incident import Incident
-from lastgood.training.observe.stack_groups import ProcessStack, group_stacks
 from lastgood.training.report.spares import serving
+from lastgood.training.watching.stack_groups import ProcessStack, group_stacks
 
 SYMPTOMS: Final = frozenset((Symptom.HANG, Symptom.SLOW))
 """Incidents in which the place where a process stands says something."""

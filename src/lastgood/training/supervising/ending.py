@@ -10,9 +10,10 @@ from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import Phase
 from lastgood.training import control
+from lastgood.training.lingering import Lingering, RankAtEnd
 from lastgood.training.states.checkpointing import LAST_CHECKPOINT_US
 from lastgood.training.supervising.late_deaths import LateDeaths
-from lastgood.training.teardown import code_of_end, torn_down
+from lastgood.training.teardown import code_of_end, code_of_leaver, torn_down
 
 if TYPE_CHECKING:
     from lastgood.training.states.checkpointing import Checkpointing
@@ -31,6 +32,11 @@ class Ending:
         self._supervisor = supervisor
         self._checkpointing = checkpointing
         self._deaths = LateDeaths(supervisor)
+        self._lingering = Lingering(
+            supervisor.recorder,
+            limits=supervisor.options.limits,
+            stacks=supervisor.run_dir.stacks,
+        )
         self._torn_down: set[str] = set()
         self._reason: str | None = None
         self._code = EXIT_REQUEUE
@@ -119,8 +125,22 @@ class Ending:
         for name in supervisor.serving:
             supervisor.workers[name].channel.send(control.FinishAcknowledged())
 
+    def close(self) -> None:
+        """Release what looks after ranks that do not end."""
+        self._lingering.close()
+
+    def _ranks_at_end(self) -> list[RankAtEnd]:
+        supervisor = self._supervisor
+        found = []
+        for rank, name in enumerate(supervisor.serving):
+            worker = supervisor.workers[name]
+            path = supervisor.run_dir.status(name)
+            found.append(RankAtEnd(rank, name, worker.pid, worker.exit_code, path, worker.kill))
+        return found
+
     def _wait_for_exits(self) -> None:
         supervisor = self._supervisor
+        self._lingering.look(self._ranks_at_end, supervisor.now_us())
         codes = {rank: self._code_of(rank, name) for rank, name in enumerate(supervisor.serving)}
         if self._deaths.take({rank: code for rank, code in codes.items() if code is not None}):
             # The others still work behind their loops: without a word that time would be nobody's.
@@ -134,6 +154,8 @@ class Ending:
         supervisor = self._supervisor
         ended = supervisor.workers[name].exit_code
         code = code_of_end(ended, supervisor.run_dir.status(name))
+        if ended is None and name in self._lingering.given_up:
+            return code_of_leaver(supervisor.run_dir.status(name))
         if ended is not None and code != ended and name not in self._torn_down:
             self._torn_down.add(name)
             body = torn_down(rank, name, ended=ended, counts_as=code)

@@ -17,17 +17,19 @@ WAIT_S_MAX = 5.0
 
 def end_processes(supervisor: Supervisor) -> None:
     """Kill every worker with all that it started, and wait for them."""
+    supervisor.ending.close()
     for worker in supervisor.workers.values():
         worker.kill()
     for worker in supervisor.workers.values():
-        _wait_for(supervisor, worker)
+        wait_for(supervisor, worker)
         worker.close()
     run_dir = supervisor.run_dir
     ended = end_leftovers(run_dir.root, sessions=sessions_of(run_dir))
     record_ended(supervisor, [f"{entry.pid} {entry.command}" for entry in ended], "the run")
 
 
-def _wait_for(supervisor: Supervisor, worker: WorkerProcess) -> None:
+def wait_for(supervisor: Supervisor, worker: WorkerProcess) -> None:
+    """Wait until a killed worker is gone, and say so when it does not go."""
     try:
         worker.process.wait(WAIT_S_MAX)
     except subprocess.TimeoutExpired:

@@ -7,7 +7,7 @@ import pytest
 from lastgood.recovery.diagnosis import diagnose
 from lastgood.signals.reading import Assessment, Question, Symptom, Verdict
 from lastgood.training.observe import case
-from lastgood.training.observe.stack_groups import StackGroup
+from lastgood.training.watching.stack_groups import StackGroup
 
 OK = Assessment(question=Question.LIVENESS, verdict=Verdict.OK)
 SUSPECT = replace(OK, verdict=Verdict.SUSPECT, symptom=Symptom.SLOW)

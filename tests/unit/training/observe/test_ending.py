@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from lastgood.ledger.event import Event
+from lastgood.signals.limits import Limits
+from lastgood.training.lingering import Lingering
 from lastgood.training.observe.ending import write_ending
 from lastgood.training.observe.rank import ObservedRank
 from lastgood.training.observe.supervisor import ObserveSupervisor
@@ -59,8 +61,10 @@ class Ended:
         for rank, (by_kernel, own) in enumerate(((0, 0), (ABORTED, code))):
             ended = ObservedRank.__new__(ObservedRank)
             ended.rank, ended.name = rank, f"r{rank}a2"
+            ended.is_given_up = False
+            ended.pid = 1
             ended._run = SimpleNamespace(root=folder)  # type: ignore[assignment]
-            ended.process = SimpleNamespace(poll=lambda code=by_kernel: code)  # type: ignore[assignment]
+            ended.process = SimpleNamespace(poll=lambda code=by_kernel: code, kill=None)  # type: ignore[assignment]
             write_ending(folder / "endings" / ended.name, slot, code=own)
             note_teardown(folder / "endings" / ended.name, own)
             ranks.append(ended)
@@ -74,6 +78,9 @@ class Ended:
             open_case=SimpleNamespace(culprits=(1,)) if code else None,
         )
         supervisor.recorder = SimpleNamespace(record=self._record)  # type: ignore[assignment]
+        supervisor._lingering = Lingering(
+            supervisor.recorder, limits=Limits(), stacks=folder, may_end=is_acting
+        )
         self.code = supervisor._turn(0)
 
     def _record(self, kind, *, ranks, body):

@@ -3,6 +3,7 @@
 import signal
 from types import SimpleNamespace
 
+from lastgood.signals.limits import Limits
 from lastgood.training.supervising.ending import Ending
 from lastgood.training.teardown import Leaving
 
@@ -13,11 +14,13 @@ def ended(folder, *, code_of_script):
     """The code and the events of a run of one rank that was aborted; `code_of_script` is None where it came before."""
     events = []
     leaving = Leaving(folder / "w0")
-    leaving.code = code_of_script
+    if code_of_script is not None:
+        leaving.script_ended(code_of_script)
     leaving._note()
     supervisor = SimpleNamespace(
-        workers={"w0": SimpleNamespace(exit_code=ABORTED)}, serving=("w0",), exit_code=None,
-        run_dir=SimpleNamespace(status=lambda name: folder / name), options=SimpleNamespace(run_id="job"),
+        workers={"w0": SimpleNamespace(exit_code=ABORTED, pid=1, kill=None)}, serving=("w0",), exit_code=None,
+        run_dir=SimpleNamespace(status=lambda name: folder / name, stacks=folder), now_us=lambda: 0,
+        options=SimpleNamespace(run_id="job", limits=Limits()),
         recorder=SimpleNamespace(record=lambda kind, **_: events.append(kind)),
         state=SimpleNamespace(case_count=0), watch=SimpleNamespace(next_step=7),
     )  # fmt: skip

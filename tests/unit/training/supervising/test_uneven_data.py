@@ -6,6 +6,7 @@ import pytest
 
 from lastgood.base.errors import BadInput
 from lastgood.recovery.policy import LoopPhase
+from lastgood.signals.limits import Limits
 from lastgood.signals.reading import Phase
 from lastgood.training.supervising.ending import Ending
 
@@ -21,7 +22,9 @@ def look(phase: Phase, step: int, finished: dict[int, int] | None = None) -> Non
         leavers=SimpleNamespace(left=()),
         serving=["w0", "w1"],
         workers={name: SimpleNamespace(slot=SimpleNamespace(view=lambda page=page: page)) for name, page in pages.items()},
-        options=SimpleNamespace(ranks=2),
+        options=SimpleNamespace(ranks=2, limits=Limits()),
+        run_dir=SimpleNamespace(stacks=None),
+        recorder=None,
         last_step=None,
     )  # fmt: skip
     Ending(supervisor, SimpleNamespace()).advance()  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """Stacks of equal text are one group; the largest is usual, the others are named, and a tie names nobody."""
 
-from lastgood.training.observe.stack_groups import (
+from lastgood.training.watching.stack_groups import (
     ProcessStack,
     group_stacks,
     main_thread,

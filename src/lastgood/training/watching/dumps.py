@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import psutil
 
-from lastgood.training.observe.stack_groups import ProcessStack
+from lastgood.training.watching.stack_groups import ProcessStack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +27,20 @@ AT_ONCE_MAX = 4
 class Dumpable(Protocol):
     """A rank as far as a dump needs it."""
 
-    rank: int
-    name: str
-    pid: int
+    @property
+    def rank(self) -> int:
+        """Its rank."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of its files."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        ...
 
     @property
     def exit_code(self) -> int | None:
