@@ -101,6 +101,12 @@ def test_the_dead_one_is_an_error_of_its_rank_and_the_spare_has_a_loader_of_its_
     assert told["signature"] == "exception/RuntimeError in the loader"
 
 
+def test_that_its_draws_may_differ_is_said_once_by_all_ranks(story):
+    told = [e.body["text"] for e in story.events() if e.kind == "annotation" and "text" in e.body]
+    assert len([text for text in told if "persistent_workers" in text]) == 1
+    assert (story.folder / "terminal.txt").read_text().count("has no state_dict") == 1
+
+
 def test_the_others_keep_theirs_from_epoch_to_epoch(story):
     assert story.pids["kept"] == story.pids["still"]
 

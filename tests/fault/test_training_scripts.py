@@ -153,9 +153,10 @@ def test_a_batch_without_a_step_is_refused_with_the_line(tmp_path):
 
 
 def test_ranks_with_different_numbers_of_batches_are_told_which_and_where(tmp_path):
-    text = loop_of(batches="[torch.ones(2, 4)] * (4 + 3 * rank)")
+    text = loop_of(batches="dist.barrier() or [torch.ones(2, 4)] * (4 + 3 * rank)")
     done = run_script(tmp_path, text, "--nproc-per-node", "2")
     assert done.returncode == 2
+    assert done.stderr.count("the loader function called a collective") == 1
     assert (
         "rank 0: the ranks have different numbers of batches: found no batch after step 4"
         in done.stderr

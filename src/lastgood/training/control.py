@@ -220,6 +220,15 @@ class SectionChanged(_Message):
     """The declared limit of one that opened; 0 = none. Its page may already tell of what comes behind the section."""
 
 
+class Remark(_Message):
+    """The script does what a recovery cannot repeat; training goes on."""
+
+    rank: int
+    text: str
+    next: str
+    """What to write instead."""
+
+
 ToWorker = (
     Assignment
     | Revoked
@@ -243,6 +252,7 @@ ToSupervisor = (
     | Finished
     | ScriptFailed
     | SectionChanged
+    | Remark
     | ScriptRefused
 )
 

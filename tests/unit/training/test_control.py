@@ -23,6 +23,7 @@ MESSAGES = [
     ),
     control.StateRestored(generation=2, rank=0, is_intact=False, bad_step=5, detail="x"),
     control.Finished(generation=1, step=9),
+    control.Remark(rank=1, text="the loader", next="write"),
 ]
 PLAN = control.Plan(tier="slot", mode="repeat", restore_step=1, target_step=1, digest="aa")
 ORDERS = [

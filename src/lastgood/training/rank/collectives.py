@@ -9,6 +9,7 @@ call that returns before it is done (FSDP2's are of that kind) cannot be seen fr
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -75,6 +76,17 @@ class CollectiveCount:
             if not returns_early:
                 self.waited_us += self._clock.monotonic_us() - began_us
                 self._slot.enter(before)
+
+
+def collective_count() -> int | None:
+    """How many collectives this rank has begun in its group, as torch numbers them; None where there is no group yet."""
+    group = dist.GroupMember.WORLD
+    if group is None:
+        return None
+    # A group that is still to come has no numbers, and torch has no public name for them.
+    with suppress(RuntimeError, AttributeError):
+        return group._get_sequence_number_for_group()  # type: ignore[missing-attribute]  # noqa: SLF001 - the stub lacks it
+    return None
 
 
 def stop_counting() -> None:

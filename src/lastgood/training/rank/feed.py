@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from lastgood.base.errors import BadInput
 from lastgood.training.rank.batch import full_copy, shared_copy, tensor_versions
+from lastgood.training.rank.collectives import collective_count
 from lastgood.training.rank.state import RandomStreams, capture_streams, restore_streams
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ class Feed:
     def __init__(self, make: Callable[[int, int], Iterable[Any]], *, rank: int, world: int) -> None:
         """Build the loader for a rank; in a spare when it takes one over, or is expected to."""
         self._make = lambda: call_loader_function(make, rank, world)
+        before = collective_count()
         self._loader = self._make()
+        self.has_met_peers = collective_count() != before
+        """True when a collective of the whole group was begun while the loader function ran."""
         self._was_opened = False
         self._copies_tensors = False
         """True once a step was seen to change its batch in place."""
@@ -69,6 +73,14 @@ class Feed:
         self._position = Position(0, 0, None, None, states)
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._newest_step = 0
+
+    @property
+    def may_draw_anew(self) -> bool:
+        """True when nobody knows the random streams of the loader's processes once an epoch is over."""
+        has_position = hasattr(self._loader, "state_dict") and hasattr(
+            self._loader, "load_state_dict"
+        )
+        return _persists(self._loader) and not has_position
 
     @property
     def epoch(self) -> int:
@@ -189,6 +201,12 @@ def ask_loader(call: Callable[..., Any], *args: Any) -> Any:
 def call_loader_function(make: Callable[[int, int], Iterable[Any]], rank: int, world: int) -> Any:
     """Call the user's loader function: this frame in a trace says that it raised."""
     return make(rank, world)
+
+
+def warm_up() -> None:
+    """Read from a loader of nothing: the first one of a process loads its parts, which a recovery would wait for."""
+    for _ in DataLoader(range(1), generator=torch.Generator()):  # type: ignore[bad-argument-type]
+        pass
 
 
 def _is_one_shot(loader: Iterable[Any]) -> bool:

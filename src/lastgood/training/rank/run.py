@@ -20,6 +20,7 @@ from lastgood.training.rank.build import Blueprint
 from lastgood.training.rank.feed import EndOfEpoch
 from lastgood.training.rank.generation import Generation
 from lastgood.training.rank.injection import StepInjection
+from lastgood.training.rank.loader_remarks import tell_loader_remarks
 from lastgood.training.rank.observed_run import is_observed, start_observed
 from lastgood.training.rank.passes import Pass, PassKind, passes_of_probe
 from lastgood.training.rank.raised import step_raised
@@ -95,6 +96,7 @@ def start(
     run = Run(link, Generation(link, trainable, replica, loader, injection))
     link.channel.send(ready_message(trainable, is_sharded=bool(build) or blueprint.is_made_anew))
     run._generation.enter_next()  # noqa: SLF001 - start is part of the run
+    tell_loader_remarks(run._generation)  # noqa: SLF001
     link.on_script_end, link.on_process_end = run.close, replica.unwrap
     return run
 

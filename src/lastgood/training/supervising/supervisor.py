@@ -37,6 +37,7 @@ from lastgood.training.supervising.shutdown import end_orphans, end_processes
 from lastgood.training.supervising.startup import Startup
 from lastgood.training.watching.noise import hear_noise
 from lastgood.training.watching.pauses import notice_pause
+from lastgood.training.watching.remarks import Remarks
 from lastgood.training.watching.sections import Sections
 from lastgood.training.watching.watch import Watch
 
@@ -87,6 +88,7 @@ class Supervisor:
         self.script_errors: set[str] = set()
         """What scripts raised before lastgood.start."""
         self.sections = Sections(self)
+        self._remarks = Remarks(self)
         self.leavers = Leavers()
         self.beginning = Beginning(self)
         self.refusal: control.ScriptRefused | None = None
@@ -319,6 +321,8 @@ class Supervisor:
                     hear_script_error(self, worker, message.text)
             case control.SectionChanged():
                 self.sections.hear(worker, message)
+            case control.Remark():
+                self._remarks.hear(message)
             case control.ScriptFailed():
                 hear_script_error(self, worker, message.text)
             case control.Finished():
