@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lastgood.base.errors import Problems
+from lastgood.base.poisson import poisson_tail
 from lastgood.contract.load import parse_contract
 from lastgood.contract.starter import starter_text
-from lastgood.contract.tail import poisson_tail
 from lastgood.contract.yaml_reader import parse_document
 
 STARTER = starter_text()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lastgood.base.figures import Figure, assumed, combine, measured
+from lastgood.base.poisson import poisson_tail
 from lastgood.contract.budgets import CountBudget
 
 POISSON_ASSUMPTION = "events come independently at one constant rate (Poisson)"
@@ -65,17 +66,6 @@ def budget_use(
         n=count,
     )
     return BudgetUse(expected, tail, None if tail.value is None else tail.value >= budget.alpha)
-
-
-def poisson_tail(count: int, expected: float) -> float:
-    """P(N >= count) for a Poisson variable with this mean; 1 for a count of zero."""
-    assert count >= 0, "a count is not negative"
-    assert expected >= 0, "a mean is not negative"
-    if count == 0:
-        return 1.0
-    from scipy.special import gammainc  # 0.2 s of import that no other command should pay
-
-    return float(gammainc(count, expected))
 
 
 def alarm_count(count_max: int, alpha: float) -> int:

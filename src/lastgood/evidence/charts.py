@@ -100,13 +100,14 @@ def chart_svg(chart: Chart, *, width_px: int = WIDE_PX) -> str:
 def chart_spec(chart: Chart, *, width_px: int = WIDE_PX, validate: bool = False) -> dict[str, Any]:
     """The Vega-Lite spec of a chart, with its data inside.
 
-    Checking it against the schema takes longer than drawing it, so the tests do that and a report does not.
+    Checking it against the schema takes longer than drawing it, so the tests do that and a report does not: neither
+    the whole, nor each part of it as it is made.
     """
-    spec = (
-        _drawing_of(chart.form)(chart, width_px)
-        .configure(**_config(width_px))
-        .to_dict(validate=validate)
-    )
+    from altair.utils.schemapi import debug_mode
+
+    with debug_mode(validate):
+        drawing = _drawing_of(chart.form)(chart, width_px).configure(**_config(width_px))
+        spec = drawing.to_dict(validate=validate)
     spec.pop("$schema", None)  # an address that no reader of the file needs
     return _drawable(spec)
 

@@ -109,23 +109,20 @@ def _walk(folder: Traversable) -> Iterator[Traversable]:
 
 
 def _read_source(text: str, words: set[str], keys: set[str]) -> None:
-    tree = ast.parse(text)
-    prose = {id(doc) for node in ast.walk(tree) for doc in _docstrings(node)}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Constant(value=str(value)) if id(node) not in prose:
-                words.update(_words_of(value))
-            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
-                keys.add(name)
-            case ast.keyword(arg=str(name)):
-                keys.add(name)
-
-
-def _docstrings(node: ast.AST) -> Iterator[ast.Constant]:
-    """Texts that stand as a statement: they explain, with examples of names, and no program writes them."""
-    for child in getattr(node, "body", ()) if isinstance(getattr(node, "body", ()), list) else ():
-        if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
-            yield child.value
+    """Texts that stand as a statement are left out: they explain, with examples of names, and no program writes them."""
+    nodes: list[ast.AST] = [ast.parse(text)]
+    for node in nodes:  # which grows meanwhile
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                words.update(_words_of(node.value))
+        elif isinstance(node, ast.Name):
+            keys.add(node.id)
+        elif not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+            if isinstance(node, ast.Attribute):
+                keys.add(node.attr)
+            elif isinstance(node, ast.arg | ast.keyword) and node.arg is not None:
+                keys.add(node.arg)
+            nodes.extend(ast.iter_child_nodes(node))
 
 
 def _read_table(value: object, words: set[str], keys: set[str]) -> None:

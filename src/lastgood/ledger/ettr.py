@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from lastgood.base.errors import BadInput
 from lastgood.base.figures import Figure, FigureKind, Interval, assumed, combine, measured
+from lastgood.base.poisson import mean_of_tail
 from lastgood.base.units import format_duration
 from lastgood.ledger.event import Event
 from lastgood.ledger.exposure import Exposure, measure_exposure
@@ -305,13 +306,11 @@ def poisson_interval_us(
 
     Both tails share the error. For zero events there is one bound only, and it gets all of it.
     """
-    from scipy.special import gammaincinv
-
     if not 0 < level < 1:
         raise BadInput("a level is a probability", found=str(level), needs="between 0 and 1")
     tail = (1 - level) / (2 if count else 1)
-    low_us = exposure_us / float(gammaincinv(count + 1, 1 - tail))
-    return low_us, exposure_us / float(gammaincinv(count, tail)) if count else None
+    low_us = exposure_us / mean_of_tail(count + 1, 1 - tail)
+    return low_us, exposure_us / mean_of_tail(count, tail) if count else None
 
 
 def _lost_steps(wall: WallTime) -> Figure:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lastgood.base.clock import ManualClock
+from lastgood.base.poisson import poisson_tail
 from lastgood.contract.load import default_contract, parse_contract
 from lastgood.contract.starter import starter_text
-from lastgood.contract.tail import poisson_tail
 from lastgood.evidence.charts import FORMS, chart_spec
 from lastgood.evidence.time_part import WIDTHS_US
 from lastgood.evidence.wording import value_text
