@@ -39,6 +39,7 @@ from lastgood.recovery.messages import (
 from lastgood.recovery.policy import LoopPhase
 from lastgood.recovery.state import LoopState, Step, initial_state
 from lastgood.recovery.turn import Turn
+from lastgood.signals.liveness import exit_words
 from lastgood.signals.reading import Assessment, Question, Symptom, Verdict
 
 _STACK_SYMPTOMS = frozenset({Symptom.HANG, Symptom.GROUP_ERROR, Symptom.SLOW})
@@ -72,8 +73,8 @@ def _observe(turn: Turn, observation: Observation) -> None:
     match observation:
         case Assessed(assessment):
             _take_verdict(turn, assessment)
-        case WorkerGone(worker, is_cascade):
-            _take_end(turn, worker, is_cascade=is_cascade)
+        case WorkerGone(worker, is_cascade, exit_code):
+            _take_end(turn, worker, is_cascade=is_cascade, exit_code=exit_code)
         case SpareLost(worker):
             _take_end(turn, worker)
         case WorkerUnkillable(worker):
@@ -137,7 +138,9 @@ def _take_verdict(turn: Turn, assessment: Assessment) -> None:
         new_fault.take_new_fault(turn, assessment)
 
 
-def _take_end(turn: Turn, worker: str, *, is_cascade: bool = False) -> None:
+def _take_end(
+    turn: Turn, worker: str, *, is_cascade: bool = False, exit_code: int | None = None
+) -> None:
     """A process ended. For a rank that serves and was not ordered to die this is a fault by itself.
 
     One that ended of another's end is replaced like any other, and never named.
@@ -153,13 +156,14 @@ def _take_end(turn: Turn, worker: str, *, is_cascade: bool = False) -> None:
     turn.set_crew(turn.crew.moved([worker], Standing.GONE))
     if standing is Standing.DOOMED:
         return
+    how = "" if exit_code is None else f": {exit_words(exit_code)}"
     assessment = Assessment(
         question=Question.LIVENESS,
         verdict=Verdict.FAILED,
         symptom=Symptom.GROUP_ERROR if is_cascade else Symptom.PROCESS_EXIT,
         culprits=() if is_cascade else (rank,),
         onset_us=turn.now_us,
-        evidence=(f"rank {rank} ({worker}) ended",),
+        evidence=(f"rank {rank} ({worker}) ended{how}",),
     )
     _take_verdict(turn, assessment)
 

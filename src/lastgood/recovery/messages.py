@@ -104,6 +104,8 @@ class WorkerGone:
     worker: str
     is_cascade: bool = False
     """It ended of another rank's end, such as in a collective of the user's own: nothing to blame it for."""
+    exit_code: int | None = None
+    """Negative = ended by that signal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,10 +113,10 @@ def _ended(readings: Sequence[RankReading]) -> Assessment | None:
             culprits,
             onset_us=min(r.progress_us for r in culprits),
             evidence=tuple(
-                f"rank {r.rank} ({r.worker}) ended{_early(r)}: {_exit_words(r.exit_code)}"
+                f"rank {r.rank} ({r.worker}) ended{_early(r)}: {exit_words(r.exit_code)}"
                 for r in culprits
             ),
-            key=",".join(sorted({_exit_words(r.exit_code) for r in culprits})),
+            key=",".join(sorted({exit_words(r.exit_code) for r in culprits})),
         )
     if not raised:
         return None
@@ -436,7 +436,8 @@ def _early(reading: RankReading) -> str:
     return " early, before its last step" if reading.exit_code == 0 else ""
 
 
-def _exit_words(exit_code: int | None) -> str:
+def exit_words(exit_code: int | None) -> str:
+    """Say how a process ended, a negative code being that of a signal."""
     if exit_code is not None and exit_code < 0:
         return f"signal {-exit_code}"
     return f"exit code {exit_code}"

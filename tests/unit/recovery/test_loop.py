@@ -197,6 +197,13 @@ def test_a_second_culprit_found_while_isolating_leaves_too():
     assert s.kinds().count("incident.open") == 1
 
 
+@pytest.mark.parametrize(("code", "words"), [(-9, ": signal 9"), (3, ": exit code 3"), (None, "")])
+def test_how_each_rank_ended_is_said_also_of_those_that_come_behind_the_first(code, words):
+    s = Scene(spares=2).tell(failed(Symptom.PROCESS_EXIT, 2), m.WorkerGone("w0", False, code))
+    (told,) = s.records("annotation", ever=True)
+    assert told["body"]["evidence"] == [f"rank 0 (w0) ended{words}"]
+
+
 def test_a_survivor_that_dies_while_parking_is_replaced():
     s = Scene(spares=2).tell(m.WorkerGone("w2")).park("w0", "w1").tell(m.WorkerGone("w3"))
     assert s.phase is LoopPhase.RESTORING

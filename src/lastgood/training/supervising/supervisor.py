@@ -451,7 +451,7 @@ class Supervisor:
                 body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)},
             )
             is_echo = rank is not None and self._is_cascade(rank, code)
-            self.tell_loop(messages.WorkerGone(worker.name, is_echo))
+            self.tell_loop(messages.WorkerGone(worker.name, is_echo, code))
             self._effects.forget(worker)
             end_orphans(self, worker)
 
