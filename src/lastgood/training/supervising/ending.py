@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_INTERRUPTED, EXIT_REQUEUE, BadInput
+from lastgood.base.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_DO_NOT_REQUEUE,
+    EXIT_INTERRUPTED,
+    EXIT_REQUEUE,
+    BadInput,
+    Refused,
+)
 from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import Phase
@@ -84,6 +91,17 @@ class Ending:
             self._refuse_uneven_data()
             if len(supervisor.finished) == supervisor.options.ranks:
                 self._finish()
+
+    def refuse(self, refusal: control.ScriptRefused) -> NoReturn:
+        """End the run with what a rank refused, and with a checkpoint of what was trained, if there is time."""
+        supervisor = self._supervisor
+        if supervisor.has_gone_on:
+            self._checkpointing.keep_newest()
+        kind = BadInput if refusal.exit_code == EXIT_BAD_INPUT else Refused
+        error = kind(refusal.text)
+        if supervisor.exit_code == EXIT_INTERRUPTED:  # the text is said all the same
+            error.exit_code = EXIT_INTERRUPTED
+        raise error
 
     def _refuse_uneven_data(self) -> None:
         """A rank without a further batch, while another is in a later step: no recovery can mend that."""

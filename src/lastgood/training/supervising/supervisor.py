@@ -12,7 +12,7 @@ import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lastgood.base.errors import EXIT_BAD_INPUT, BadInput, LastgoodError, Refused
+from lastgood.base.errors import LastgoodError
 from lastgood.recovery import loop, messages
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.policy import LoopPhase
@@ -177,10 +177,7 @@ class Supervisor:
     def raise_refusal(self) -> None:
         """End the run with what a rank refused: every other rank would refuse it too."""
         if self.refusal is not None:
-            if self.has_gone_on:
-                self.checkpointing.keep_newest()
-            kind = BadInput if self.refusal.exit_code == EXIT_BAD_INPUT else Refused
-            raise kind(self.refusal.text)
+            self.ending.refuse(self.refusal)
 
     # --- one turn ---------------------------------------------------------------------------------
 
