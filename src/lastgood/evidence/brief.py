@@ -16,6 +16,7 @@ from lastgood.base.figures import Figure
 from lastgood.base.units import format_duration
 from lastgood.contract.taxonomy import CountedClass
 from lastgood.evidence import wording
+from lastgood.evidence.incident_card import WHOLE
 from lastgood.evidence.incident_part import CLASS_TITLES
 from lastgood.evidence.report import IncidentCard, Note, Report, Section, Table
 from lastgood.evidence.terminal import Page, draw_to
@@ -35,7 +36,7 @@ _ABSENT: Final = re.compile(r"(\w+) (?:was|were) not observed:")
 """A part of which nothing is on record; their names fit one line."""
 _LAST_STEP: Final = "last step"
 """The moment of a card before its onset, where the run had made no step for a while."""
-_PHASES: Final = ("detection", "diagnosis", "isolation", "recovery", "verification")
+_PHASES: Final = ("detection", "diagnosis", "isolation", "recovery", "verification", WHOLE)
 _COSTS: Final = ("lost steps", "blast radius")
 
 

@@ -19,6 +19,7 @@ from lastgood.evidence.incident_part import (
     ranks_words,
     title_of,
 )
+from lastgood.evidence.incident_times import to_next_step_us
 from lastgood.evidence.late_verdicts import FOUND_AFTERWARDS
 from lastgood.evidence.report import FigureRow, IncidentCard, Moment, Note, Verification
 from lastgood.ledger.incident import Incident
@@ -26,6 +27,11 @@ from lastgood.ledger.phases import spent_us
 from lastgood.ledger.walltime import WallState, WallTime
 
 SOURCE: Final = "events of the incident"
+WHOLE: Final = "fault to next accepted step"
+"""Name of the time that holds all the others, and the step behind them."""
+_SOURCES: Final = {
+    WHOLE: "onset of the incident to the end of the first accepted step behind its close"
+}
 _NAMES: Final = {
     EventKind.DETECT: "detect",
     EventKind.DIAGNOSE: "diagnose",
@@ -65,9 +71,12 @@ def incident_cards(
     """
     began = {} if wall is None else _without_progress(wall)
     return tuple(
-        _card(number, incident, drill, as_of_us, began, has_many_hosts=has_many_hosts)
+        _card(
+            number, incident, drill, as_of_us, began,
+            has_many_hosts=has_many_hosts, whole_us=to_next_step_us(incident, wall),
+        )
         for number, incident in enumerate(incidents, start=1)
-    )
+    )  # fmt: skip
 
 
 def _without_progress(wall: WallTime) -> dict[int, int]:
@@ -83,6 +92,7 @@ def _card(
     began: Mapping[int, int],
     *,
     has_many_hosts: bool,
+    whole_us: int | None,
 ) -> IncidentCard:
     check, injection = incident.verification, drill.injections.get(incident.id)
     return IncidentCard(
@@ -92,7 +102,7 @@ def _card(
         is_injected=drill.covers(incident),
         facts=_facts(incident, injection, has_many_hosts=has_many_hosts),
         moments=_moments(incident, began),
-        figures=_figures(incident, injection, as_of_us),
+        figures=_figures(incident, injection, as_of_us, whole_us=whole_us),
         verification=Verification(
             test=check.test, result=check.result, evidence=check.evidence or ""
         )
@@ -189,7 +199,7 @@ def _lasted(incident: Incident, name: str, folded_us: int | None) -> int | None:
 
 
 def _figures(
-    incident: Incident, injection: Injection | None, as_of_us: int
+    incident: Incident, injection: Injection | None, as_of_us: int, *, whole_us: int | None
 ) -> tuple[FigureRow, ...]:
     since_us = detect_us = None
     if injection and injection.at_us is not None and incident.detected_us is not None:
@@ -209,6 +219,7 @@ def _figures(
         ("Isolation", "isolation", isolate_us, "us"),
         ("Recovery", "recovery", recover_us, "us"),
         ("Verification", "verification", verify_us, "us"),
+        ("Fault to next accepted step", WHOLE, whole_us, "us"),
         ("Blast radius", "blast radius", incident.blast_radius, "ranks"),
         ("Lost steps", "lost steps", incident.lost_steps, ""),
         ("Lost device time", "lost device time", incident.lost_device_us, DEVICE_TIME),
@@ -216,7 +227,12 @@ def _figures(
         ("First divergent step", "first divergent step", incident.first_divergent_step, ""),
     )
     return tuple(
-        FigureRow(label=label, figure=measured(name, value, unit, source=SOURCE, as_of_us=as_of_us))
+        FigureRow(
+            label=label,
+            figure=measured(
+                name, value, unit, source=_SOURCES.get(name, SOURCE), as_of_us=as_of_us
+            ),
+        )
         for label, name, value, unit in rows
     )
 

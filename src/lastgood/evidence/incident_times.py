@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 
 from lastgood.base.figures import Figure, Interval, measured
 from lastgood.budget.order_statistics import quantile_ranks
+from lastgood.evidence.late_verdicts import FOUND_AFTERWARDS
 from lastgood.ledger.incident import Incident
+from lastgood.ledger.walltime import WallTime
 
 TIMES: Final[dict[str, Callable[[Incident], int | None]]] = {
     "detection_time": lambda i: i.detect_us,
@@ -42,10 +44,30 @@ class Durations(NamedTuple):
 
 def durations(incidents: Sequence[Incident], indicator: str) -> Durations:
     """The values of an indicator, and how many incidents have none."""
-    take, is_of_recovery = TIMES[indicator], indicator in _OF_A_RECOVERY
+    return durations_of(incidents, TIMES[indicator], is_of_recovery=indicator in _OF_A_RECOVERY)
+
+
+def durations_of(
+    incidents: Sequence[Incident], take: Callable[[Incident], int | None], *, is_of_recovery: bool
+) -> Durations:
+    """The values that incidents have of it; an escalated one has none of what only a recovery has."""
     reached = [i for i in incidents if not (is_of_recovery and i.outcome == "escalated")]
     known = tuple(value for i in reached if (value := take(i)) is not None)
     return Durations(known, len(incidents) - len(reached), len(reached) - len(known))
+
+
+def to_next_step_us(incident: Incident, wall: WallTime | None) -> int | None:
+    """From the onset to the end of the first accepted step behind the close: what the fault cost the job, in whole.
+
+    None where no such step is on record, where a person had to act, and for what was found after its steps had been
+    accepted, which stopped none.
+    """
+    onset_us, closed_us = incident.onset_us, incident.closed_us
+    is_whole = incident.outcome not in {"escalated", FOUND_AFTERWARDS}
+    if wall is None or onset_us is None or closed_us is None or not is_whole:
+        return None
+    next_us = wall.next_step_us(closed_us)
+    return None if next_us is None else next_us - onset_us
 
 
 def rank_at(count: int, ratio: float) -> int:

@@ -6,14 +6,18 @@ Medians stand here because a mean of three durations says nothing; each incident
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from lastgood.base.figures import DEVICE_TIME, Figure, measured
 from lastgood.contract.taxonomy import CountedClass
 from lastgood.evidence.incident_part import CLASS_TITLES, known
-from lastgood.evidence.incident_times import durations
+from lastgood.evidence.incident_times import Durations, durations, durations_of, to_next_step_us
 from lastgood.evidence.late_verdicts import FOUND_AFTERWARDS
 from lastgood.evidence.report import Cell, Column, Table
 from lastgood.ledger.incident import Incident
+from lastgood.ledger.walltime import WallTime
+
+_PHASES: Final = ("detection", "diagnosis", "isolation", "recovery", "verification")
 
 
 def class_table(
@@ -22,6 +26,7 @@ def class_table(
     exposure: Figure,
     as_of_us: int,
     rule: str,
+    wall: WallTime | None = None,
     has_many_hosts: bool = True,
 ) -> Table:
     """Count, exposure, ranks and medians for each class; correlated incidents again as a view of their own.
@@ -35,20 +40,24 @@ def class_table(
         Column(title="Ranks hit"),
         Column(title="Detect", unit="s"),
         Column(title="Diagnose", unit="s"),
+        Column(title="Isolate", unit="s"),
         Column(title="Recover", unit="s"),
+        Column(title="Verify", unit="s"),
+        Column(title="To next step", unit="s"),
         Column(title="Blast radius", unit="ranks"),
         Column(title="Lost steps"),
         Column(title="Lost time", unit="device-s"),
     )
     rows = tuple(
-        _class_row(title, _of_class(incidents, name), exposure=exposure, as_of_us=as_of_us)
+        _class_row(title, _of_class(incidents, name), wall, exposure=exposure, as_of_us=as_of_us)
         for name, title in CLASS_TITLES.items()
         if has_many_hosts or name != CountedClass.CORRELATED
     )
     also = "Correlated incidents also stand in their class. " if has_many_hosts else ""
     note = (
-        "Detect, diagnose and recover are medians by nearest rank, as the objectives count them: an escalated incident "
-        "stands behind every recovered one. Blast radius is the largest, lost steps and lost time are sums. "
+        "Times are medians by nearest rank, each of its own, as the objectives count them: an escalated incident stands "
+        "behind every recovered one. Recover ends with the restored state; to next step is the whole, from the fault "
+        "to the end of the first accepted step behind it. Blast radius is the largest, lost steps and lost time are sums. "
         f"{also}Counted by the rule {rule}."
     )
     return Table(name="classes", title="Stops by class", columns=columns, rows=rows, note=note)
@@ -61,15 +70,20 @@ def _of_class(incidents: Sequence[Incident], name: str) -> list[Incident]:
 
 
 def _class_row(
-    title: str, members: Sequence[Incident], *, exposure: Figure, as_of_us: int
+    title: str,
+    members: Sequence[Incident],
+    wall: WallTime | None,
+    *,
+    exposure: Figure,
+    as_of_us: int,
 ) -> tuple[Cell, ...]:
     count = len(members)
+    whole = durations_of(members, lambda i: to_next_step_us(i, wall), is_of_recovery=True)
 
     def number(name: str, value: float | None, unit: str, *, n: int | None = None) -> Figure:
         return measured(name, value, unit, source="incidents of the ledger", n=n, as_of_us=as_of_us)
 
-    def median(name: str, indicator: str) -> Cell:
-        times = durations(members, indicator)
+    def median(name: str, times: Durations) -> Cell:
         value_us, n = times.percentile_us(0.5), len(times.values_us)
         return number(f"{name} median", value_us, "us", n=n) if count else None
 
@@ -84,9 +98,8 @@ def _class_row(
         number("count", count, "", n=count),
         exposure,
         number("ranks hit", len(ranks), "") if count else None,
-        median("detection", "detection_time"),
-        median("diagnosis", "diagnosis_time"),
-        median("recovery", "recovery_time"),
+        *(median(name, durations(members, f"{name}_time")) for name in _PHASES),
+        median("fault to next accepted step", whole),
         number("blast radius", max(radii, default=None), "ranks", n=len(radii)) if count else None,
         total("lost steps", lambda i: i.lost_steps, ""),
         total("lost device time", lambda i: i.lost_device_us, DEVICE_TIME),

@@ -13,7 +13,9 @@ productive just because the numbers continue: that is how a run with perfect che
 
 from __future__ import annotations
 
+import bisect
 import enum
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -110,6 +112,8 @@ class WallTime:
     """How much of it rests on a rule because a record is missing."""
     accepted_steps: int
     """Steps that count, each number once."""
+    accepted_ends_us: array[int]
+    """When each of them was complete, in order of time."""
     lost_executions: int
     """Executions of steps that do not count (any more)."""
     step_us_median: int | None
@@ -134,6 +138,11 @@ class WallTime:
     """The run has no end on record, and a rule closed it (`WallTimeRules.liveness_us`)."""
     silence_us: int = 0
     """How long after its last sign of life that rule let it last."""
+
+    def next_step_us(self, after_us: int) -> int | None:
+        """When the first accepted step behind this moment was complete; None when there is none on record."""
+        at = bisect.bisect_right(self.accepted_ends_us, after_us)
+        return self.accepted_ends_us[at] if at < len(self.accepted_ends_us) else None
 
     @property
     def window_us(self) -> int:
@@ -198,6 +207,7 @@ def _wall_time(
     as_of_us: int,
 ) -> WallTime:
     inside = [e for e in timeline.executions if window[0] < e.end_us <= window[1]]
+    accepted = array("q", (e.end_us for e in inside if not (e.is_lost or e.is_unsure)))
     return WallTime(
         run=run,
         start_us=window[0],
@@ -206,7 +216,8 @@ def _wall_time(
         spans=spans,
         totals_us=totals,
         inferred_us=sum(span.duration_us for span in spans if span.is_inferred),
-        accepted_steps=sum(not (e.is_lost or e.is_unsure) for e in inside),
+        accepted_steps=len(accepted),
+        accepted_ends_us=accepted,
         lost_executions=sum(e.is_lost for e in inside),
         step_us_median=timeline.step_us_median,
         clamped_count=timeline.clamped_count,

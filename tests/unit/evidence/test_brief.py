@@ -58,8 +58,9 @@ def test_each_incident_says_who_what_when_how_long_and_how_it_ended():
     lines = printed(report_of(sample_run.five_faults()))
     at = lines.index("1. Rank 2 ended (injected, recovered)")
     assert "   seen: rank 2 (w2) ended by signal 9" in lines[at:]
-    told = " ".join(line.strip() for line in lines[at : at + 6])
+    told = " ".join(line.strip() for line in lines[at : at + 7])
     assert "began 02:00:13.000; detection 52 ms; diagnosis 3 ms; isolation 61 ms; recovery 420 ms; verification 410 ms" in told  # fmt: skip
+    assert "fault to next accepted step 1.1 s" in told
     assert "lost steps 0" in told
     assert "verified by replay step 60 on every rank: equal" in told
     assert "ranks at fault: rank 2; fault domain: host host-a; cause: not known" in told

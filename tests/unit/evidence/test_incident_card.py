@@ -76,6 +76,30 @@ def test_durations_on_the_card_are_sums_over_its_timeline_and_equal_the_bars():
     assert wall.totals_us["down.detect"] == since["detect"] - since["last step"]
 
 
+def test_the_whole_lasts_to_the_end_of_the_next_accepted_step_and_names_its_source():
+    """Onset 51, closed at 72, and step 5 ran from there to 82."""
+    card = card_of(diagnosed_again())
+    (whole,) = (r.figure for r in card.figures if r.label == "Fault to next accepted step")
+    assert (whole.value, whole.unit, whole.kind) == (us(82) - us(51), "us", "measured")
+    assert whole.source.startswith("onset of the incident to the end of the first accepted step")
+    phases = ("Detection", "Diagnosis", "Isolation", "Recovery", "Verification")
+    assert sum(figures(card)[name] for name in phases) == us(72) - us(51)
+
+
+def test_a_step_that_was_redone_is_not_the_accepted_one():
+    """Step 5 of 72 to 82 was thrown away with the next fault; what counts is its second run, to 95."""
+    story = diagnosed_again()
+    del story.events[-2:]
+    story.steps(5, 5, 72).new_attempt(85).steps(5, 6, 85).end(105)
+    assert figures(card_of(story))["Fault to next accepted step"] == us(95) - us(51)
+
+
+def test_behind_the_last_step_of_a_run_nothing_says_how_long_it_took():
+    story = diagnosed_again()
+    del story.events[-2:]
+    assert figures(card_of(story.end(80)))["Fault to next accepted step"] is None
+
+
 def test_a_line_of_an_earlier_look_moves_no_onset():
     (incident,) = fold_incidents(diagnosed_again().events)
     assert incident.onset_us == us(51)

@@ -50,12 +50,12 @@ def test_blast_radius_of_a_class_is_the_largest_and_lost_steps_are_summed():
         incident("c"),
     ]
     row = class_table(made, exposure=EXPOSURE, as_of_us=9, rule="links").rows[1]
-    assert (row[7].value, row[8].value, row[8].n) == (8, 4, 2)
+    assert (row[10].value, row[11].value, row[11].n) == (8, 4, 2)
 
 
 def test_what_no_incident_of_a_class_records_is_not_observed_and_not_zero():
     row = class_table([incident()], exposure=EXPOSURE, as_of_us=9, rule="links").rows[1]
-    assert row[8].value is None
+    assert row[11].value is None
 
 
 def test_a_later_verification_that_failed_outweighs_an_earlier_one():

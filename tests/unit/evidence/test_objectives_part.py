@@ -154,8 +154,10 @@ def test_the_table_and_the_objective_mean_the_same_recovery_time():
     times = times_of(events)
     one_class = [dataclasses.replace(i, class_="fail_stop") for i in times.incidents]
     exposure = measured("exposure", 1.0, "device-h", source="joins")
-    row = class_table(one_class, exposure=exposure, as_of_us=1, rule="links").rows[1]
-    assert row[6].value == judged(recovery("1h", "50%"), events).seen.value
+    table = class_table(one_class, exposure=exposure, as_of_us=1, rule="links", wall=times.wall)
+    row = dict(zip((c.title for c in table.columns), table.rows[1], strict=True))
+    assert row["Recover"].value == judged(recovery("1h", "50%"), events).seen.value
+    assert row["To next step"].n == len(one_class) - 1  # the escalated one has none
 
 
 def budget(count_max, alpha=0.05):

@@ -234,7 +234,7 @@ def _stops(times: RunTimes, drill: Drill, *, many_hosts: bool) -> Section:
         title="What stopped it",
         lead=lead,
         tables=(
-            class_table(times.incidents, exposure=times.exposure.figure(), as_of_us=wall.as_of_us, rule=str(LINKS), has_many_hosts=many_hosts),
+            class_table(times.incidents, exposure=times.exposure.figure(), as_of_us=wall.as_of_us, rule=str(LINKS), wall=wall, has_many_hosts=many_hosts),
             stops_table(
                 times.incidents, stopped_us=(wall.totals_us[WallState.PLANNED], stopped_us(times)),
                 mtti="none, injected" if drill.is_injected else times.mean_time_to_interruption, as_of_us=wall.as_of_us,

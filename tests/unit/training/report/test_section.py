@@ -155,6 +155,10 @@ def test_the_class_table_counts_each_class_with_its_medians(five):
     assert rows["fail-slow"]["Detect"] == 1_350_000
     assert rows["fail-slow"]["Diagnose"] == 640_000
     assert rows["fail-stop"]["Recover"] == min(240_000 + 180_000, 260_000 + 175_000)
+    assert [rows["fail-slow"][t] for t in ("Isolate", "Verify")] == [95_000, 420_000]
+    # The whole of the only hang: its phases one after the other, and the step behind them.
+    phases = 1_350_000 + 640_000 + 95_000 + (280_000 + 190_000) + 420_000
+    assert rows["fail-slow"]["To next step"] == phases + STEP_US
     assert rows["SDC"]["Lost steps"] == 2
     assert rows["SDC"]["Ranks hit"] == 2
     assert rows["SDC"]["Blast radius"] == WORLD
@@ -181,7 +185,7 @@ def test_the_unexpected_stops_of_a_drill_are_not_planned_ones(five):
 
 def test_a_class_without_incidents_has_no_medians(five):
     planned = cells(five, "stops", "classes")["planned"]
-    assert [planned[t] for t in ("Detect", "Recover", "Lost steps")] == [None, None, None]
+    assert [planned[t] for t in ("Detect", "To next step", "Lost steps")] == [None, None, None]
 
 
 def test_exposure_is_device_time_at_risk(five):
