@@ -21,6 +21,7 @@ class LineView:
     def __init__(self, ledger: Path, *, is_quiet: bool = False) -> None:
         self._ledger = ledger
         self._is_quiet = is_quiet
+        self._fatal_shown: set[str] = set()
         self._shown: dict[str, set[int]] = {}
         """Errors whose trace was shown, each with the ranks that raised it in the present incident."""
 
@@ -37,6 +38,8 @@ class LineView:
         if event.kind == "incident.close":
             for raised in self._shown.values():
                 raised.clear()
+        if event.body.get("what") == "fatal error":
+            return self._fatal(event)
         if event.kind != "observation" or event.symptom != "exception":
             return ""
         error = f"{event.body.get('type')}: {event.body.get('message')}"
@@ -49,6 +52,19 @@ class LineView:
         ranks.update(event.ranks)
         what = "the error that was shown above" if is_first else "it"
         return f"{_ranks(event)} raised {what} {again}: {error}"
+
+    def _fatal(self, event: Event) -> str:
+        """Where a fatal error came from; of ranks that die at one place, that of the first."""
+        body = event.body
+        worker = body.get("worker")
+        who = f"{_ranks(event)} ({worker})" if event.ranks else f"worker {worker}"
+        text = f"{who}: fatal error: {body.get('error')}"
+        trace = str(body.get("trace", ""))
+        if trace and trace in self._fatal_shown:
+            return f"{text}, at the place that was shown above"
+        self._fatal_shown.add(trace)
+        where = f"in this thread:\n{trace}" if trace else "in no thread of Python's"
+        return f"{text}; the stacks of all threads are in the ledger, and it came {where}"
 
     def begin_metrics(self, url: str) -> None:
         """Say where the metrics are: with port 0 nobody else knows."""

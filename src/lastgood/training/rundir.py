@@ -10,6 +10,7 @@
 <folder>/status/<worker>       status page of a worker
 <folder>/status/<worker>.ended  there once the last line of its script has run
 <folder>/status/<worker>.teardown  the code with which it was leaving when Python began to take it apart
+<folder>/stacks/<worker>.fatal.txt  what Python writes of a fatal error of it, where it has no log of its own
 <folder>/slots/<rank>/state.N  three snapshots of a rank (N = step mod 3)
 <folder>/store/gen<g>          the file through which generation g meets
 <folder>/addresses/<worker>.json  where its parameters lie, for whoever injects a fault into memory

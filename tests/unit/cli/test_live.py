@@ -61,6 +61,24 @@ def test_a_rank_that_does_not_end_behind_its_script_is_said_with_where_it_stands
     ]
 
 
+def fatal(worker, trace, **ranks):
+    body = {"what": "fatal error", "worker": worker, "error": "Aborted", "trace": trace}
+    return new_event("observation", clock=ManualClock(0), run="r", body=body, **ranks)
+
+
+def test_where_a_fatal_error_came_from_is_shown_once(tmp_path, capsys):
+    view, frame = LineView(tmp_path / "ledger.db"), '  File "train.py", line 9 in step'
+    for event in (fatal("w0", frame, ranks=(0,)), fatal("w1", frame, ranks=(1,)), fatal("w2", "")):
+        view.show(event)
+    said, kept = "lastgood:", "the stacks of all threads are in the ledger, and it came"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{said} rank 0 (w0): fatal error: Aborted; {kept} in this thread:",
+        frame,
+        f"{said} rank 1 (w1): fatal error: Aborted, at the place that was shown above",
+        f"{said} worker w2: fatal error: Aborted; {kept} in no thread of Python's",
+    ]
+
+
 def test_a_remark_for_the_ledger_alone_is_not_said():
     assert said(text="one step was run twice from the same state") == ""
 

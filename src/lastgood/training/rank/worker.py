@@ -29,6 +29,7 @@ from lastgood.training.rank.raised import step_raised
 from lastgood.training.rundir import RunDir
 from lastgood.training.slot import ControlPage, StatusSlot
 from lastgood.training.teardown import Leaving, flush_files
+from lastgood.training.watching.fatal import keep_fatal_errors
 from lastgood.training.watching.stacks import STACK_SIGNAL, path_by_signal
 
 EXIT_ERROR = 1
@@ -51,6 +52,10 @@ def main() -> None:
     _let_supervisor_in()
     link = _connect()
     _links.append(link)
+    if os.environ.get("LASTGOOD_OWN_LOG"):
+        faulthandler.enable()
+    else:
+        keep_fatal_errors(link.run.stacks, link.worker)
     hold_life_lock(link.run.status(link.worker))
     _answer_stack_signal(link)
     digest = golden_digest()
@@ -135,7 +140,6 @@ def _let_supervisor_in() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     libc.prctl(_PR_SET_PTRACER, _PTRACER_ANY)
-    faulthandler.enable()
 
 
 def _answer_stack_signal(link: Link) -> None:

@@ -6,6 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from lastgood.training.resuming.leftovers import end_leftovers, sessions_of
+from lastgood.training.watching.fatal import hear_fatal_errors
 
 if TYPE_CHECKING:
     from lastgood.training.processes import WorkerProcess
@@ -23,6 +24,7 @@ def end_processes(supervisor: Supervisor) -> None:
     for worker in supervisor.workers.values():
         wait_for(supervisor, worker)
         worker.close()
+    hear_fatal_errors(supervisor, is_last=True)
     run_dir = supervisor.run_dir
     ended = end_leftovers(run_dir.root, sessions=sessions_of(run_dir))
     record_ended(supervisor, [f"{entry.pid} {entry.command}" for entry in ended], "the run")

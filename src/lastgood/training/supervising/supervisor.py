@@ -35,6 +35,7 @@ from lastgood.training.supervising.leaving import Leavers
 from lastgood.training.supervising.ledger_watch import LedgerWatch
 from lastgood.training.supervising.shutdown import end_orphans, end_processes
 from lastgood.training.supervising.startup import Startup
+from lastgood.training.watching.fatal import FatalErrors, hear_fatal_errors
 from lastgood.training.watching.noise import hear_noise
 from lastgood.training.watching.pauses import notice_pause
 from lastgood.training.watching.remarks import Remarks
@@ -107,6 +108,7 @@ class Supervisor:
         """True once the supervisor itself failed: its snapshots are not to blame."""
         self._effects = Effects(self)
         self.checkpointing = Checkpointing(self)
+        self.fatal_errors = FatalErrors(run_dir.stacks)
         self.ending = Ending(self, self.checkpointing)
         self._ledger_watch = LedgerWatch(self)
         self._on_turn = on_turn
@@ -293,6 +295,7 @@ class Supervisor:
         """Take in every message that has arrived."""
         for worker in self._talking:
             self._hear_all(worker)
+        hear_fatal_errors(self)
 
     def _hear_all(self, worker: WorkerProcess) -> None:
         while not worker.channel.is_closed and worker.channel.has_input(0):
