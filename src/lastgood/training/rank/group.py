@@ -6,7 +6,7 @@ shared memory on the run's host, so no process has to stay alive for it, least o
 gloo cannot be told to give up: `abort`, `destroy` and `shutdown` leave ranks that are not neighbours of the dead
 one blocked in the collective. What does release them, at once, is shutting down the connected sockets that gloo
 opened; their descriptors are noted around the creation of a group. The cut runs on another thread than the one
-that is blocked.
+that is blocked, and not before the connections are quiet: see docs/design/006.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
+from lastgood.base.clock import SystemClock
 from lastgood.training.rank.meeting import Meeting
+from lastgood.training.rank.reductions import Reductions
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -35,6 +37,12 @@ _GLOO_PATIENCE = 5
 
 COLLECTIVE_LIMIT = timedelta(hours=4)
 """gloo's own limit inside a running group. The supervisor watches progress and acts long before."""
+
+_LOOK_US, _QUIET_LOOKS, _LOOKS_MAX = 1_000, 4, 50
+"""A connection is quiet when so many looks in a row find the same bytes; it is cut after the last look in any case."""
+
+_TCP_BYTES_AT = 120
+"""Where `struct tcp_info` has the bytes that the peer has acknowledged, and behind them those received."""
 
 _GROUP_ERROR_WORDS = (
     "gloo",
@@ -51,6 +59,8 @@ class Group:
 
     def __init__(self) -> None:
         self.generation = 0
+        self.reductions = Reductions()
+        self._clock = SystemClock()
         self._sockets: dict[int, int] = {}
         """Descriptor -> inode, so that a number that the process reused is never cut."""
         self._lock = threading.Lock()
@@ -66,6 +76,7 @@ class Group:
         with self._lock:
             self.generation, self._is_cut = generation, False
             self._sockets.clear()
+            self.reductions.begin()
             before = self._before_join = _socket_inodes()
             meeting = self._meeting = Meeting(store, patience=JOIN_LIMIT)
         # A group that could not be formed leaves torch's counter of groups behind, which names the keys in the store:
@@ -94,6 +105,27 @@ class Group:
             self._before_join = None
             if self._is_cut:
                 self._cut_noted()
+
+    def revoke(self, generation: int) -> None:
+        """End whatever waits in a generation, from any thread but the one that waits.
+
+        Gradient reductions end at once. Who waits in another collective is freed by the cut, which lets the transfers
+        between living ranks come to their end first: gloo never tells of one that ends in the middle.
+        """
+        if generation != self.generation:
+            return
+        self.reductions.revoke()
+        seen, quiet_looks = (), 0
+        for _ in range(_LOOKS_MAX):
+            with self._lock:
+                if generation != self.generation or self._is_cut or self._before_join is not None:
+                    break
+                traffic = tuple(map(_traffic_of, self._sockets))
+            seen, quiet_looks = traffic, quiet_looks + 1 if traffic == seen else 0
+            if quiet_looks == _QUIET_LOOKS:
+                break
+            self._clock.sleep_us(_LOOK_US)
+        self.cut(generation)
 
     def cut(self, generation: int) -> int:
         """Shut down the sockets of a generation and end its waits for a peer; returns how many were connected.
@@ -132,6 +164,7 @@ class Group:
 
         gloo's thread looks every 10 ms whether it may end. Who goes on at once need not wait for that.
         """
+        self.reductions.revoke()
         self.cut(self.generation)
         if dist.is_initialized():
             last = [dist.GroupMember.WORLD]
@@ -162,6 +195,14 @@ def is_group_error(error: BaseException) -> bool:
         return True
     text = str(error).lower()
     return isinstance(error, RuntimeError) and any(word in text for word in _GROUP_ERROR_WORDS)
+
+
+def _traffic_of(descriptor: int) -> bytes:
+    """The bytes sent and received over a connection so far; nothing where the kernel does not tell."""
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as peer:
+        length = _TCP_BYTES_AT + 16
+        return peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, length)[_TCP_BYTES_AT:]
+    return b""
 
 
 def _socket_inodes() -> dict[int, int]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from lastgood.training.rank.injection import StepInjection
+    from lastgood.training.rank.reductions import Reductions
     from lastgood.training.slot import StatusSlot
 
 Hook = "Callable[[object, dist.GradBucket], torch.futures.Future[torch.Tensor]]"
@@ -36,12 +37,14 @@ class CountingHook:
         self,
         slot: StatusSlot,
         injection: StepInjection,
+        reductions: Reductions,
         inner: Callable | None = None,
         inner_state: object = None,
     ) -> None:
         """`inner` is the user's own hook and its state, or None for the default all-reduce."""
         self._slot = slot
         self._injection = injection
+        self._reductions = reductions
         self._inner = inner
         self._inner_state = inner_state
         self.is_local_nonfinite = False
@@ -121,6 +124,7 @@ class CountingHook:
         self, bucket: dist.GradBucket, number: int, inner: Callable | None, inner_state: object
     ) -> torch.futures.Future[torch.Tensor]:
         """Reduce one bucket, after a look at what this rank puts into it."""
+        self._reductions.refuse_revoked()
         buffer = bucket.buffer()
         if number == 0:
             self.buckets.see(bucket)
@@ -133,10 +137,9 @@ class CountingHook:
             reduced = inner(inner_state, bucket)
         else:
             buffer.mul_(1.0 / dist.get_world_size())
-            work = dist.all_reduce(buffer, async_op=True)
-            reduced = work.get_future().then(lambda done: done.value()[0])
+            reduced = dist.all_reduce(buffer, async_op=True).get_future()
         place = (number, bucket.index())
-        return reduced.then(lambda done: self._completed(done, place))
+        return self._reductions.follow(reduced, lambda done: self._completed(done, place))
 
     def _completed(
         self, done: torch.futures.Future[torch.Tensor], place: tuple[int, int]

@@ -117,14 +117,14 @@ class Link:
                 case control.FinishAcknowledged():
                     self._is_finish_acknowledged = True
             self._changed.notify_all()
-        if isinstance(message, control.Revoked):
-            self.group.cut(message.generation)
         if (
             isinstance(message, control.Revoked | control.ReadAhead)
             and message.newest_step >= 0
             and self.on_hint is not None
         ):
             self.on_hint(message.newest_step)
+        if isinstance(message, control.Revoked):
+            self.group.revoke(message.generation)
 
     def is_revoked(self, generation: int) -> bool:
         """True when this generation is over."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lastgood.training.rank.buckets import Layout
     from lastgood.training.rank.build import Blueprint
     from lastgood.training.rank.injection import StepInjection
+    from lastgood.training.rank.reductions import Reductions
     from lastgood.training.rank.state import Trainable
     from lastgood.training.slot import StatusSlot
 
@@ -45,6 +46,7 @@ class Replica:
         hook: Callable | None,
         hook_state: object,
         injection: StepInjection,
+        reductions: Reductions,
         noting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """`noting` surrounds a user's own build: connections that it opens belong to the generation."""
@@ -54,6 +56,7 @@ class Replica:
         self._slot = slot
         self._options = dict(ddp)
         self._injection = injection
+        self._reductions = reductions
         self._user_hook = hook
         self._user_hook_state = hook_state
         self._noting = noting
@@ -107,7 +110,13 @@ class Replica:
         if blueprint.is_made_anew and not self._is_bare:
             self._module = trainable.model = blueprint.make_module()
         self._is_bare = False
-        hook = CountingHook(self._slot, self._injection, self._user_hook, self._user_hook_state)
+        hook = CountingHook(
+            self._slot,
+            self._injection,
+            self._reductions,
+            self._user_hook,
+            self._user_hook_state,
+        )
         if blueprint.build is None:
             self._wrap_plain(hook, is_synced=is_synced, layout=layout)
         else:

@@ -91,6 +91,7 @@ def start(
         hook=hook,
         hook_state=hook_state,
         injection=injection,
+        reductions=link.group.reductions,
         noting=link.group.noting,
     )
     run = Run(link, Generation(link, trainable, replica, loader, injection))

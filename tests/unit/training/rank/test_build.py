@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lastgood.base.errors import BadInput, Refused
 from lastgood.training.rank.build import Blueprint
+from lastgood.training.rank.reductions import Reductions
 from lastgood.training.rank.replica import Replica
 from lastgood.training.rank.state import digest_tensors
 from lastgood.training.slot import StatusSlot
@@ -56,7 +57,14 @@ def replica_of(slot, build, *, model=None, optimizer=None, scheduler=None):
     blueprint.check()
     trainable = blueprint.make_trainable(None, {})
     replica = Replica(
-        blueprint, trainable, slot, ddp={}, hook=None, hook_state=None, injection=NoInjection()
+        blueprint,
+        trainable,
+        slot,
+        ddp={},
+        hook=None,
+        hook_state=None,
+        injection=NoInjection(),
+        reductions=Reductions(),
     )
     return SimpleNamespace(replica=replica, trainable=trainable)
 

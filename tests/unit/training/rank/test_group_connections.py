@@ -72,3 +72,57 @@ def test_what_was_noted_stays_noted_when_build_raises(group):
     group.cut(3)
     assert is_cut(far)
     inside.__exit__(None, None, None)
+
+
+class Meanwhile:
+    """A clock in whose pauses something is sent, so many times."""
+
+    def __init__(self, near, far, count):
+        self.near, self.far, self.count, self.looks = near, far, count, 0
+
+    def sleep_us(self, _us):
+        self.looks += 1
+        assert not is_cut_now(self.far)
+        if self.looks <= self.count:
+            self.far.sendall(b"part")
+            assert self.near.recv(4) == b"part"
+
+
+def is_cut_now(far):
+    far.setblocking(False)
+    try:
+        return far.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+@pytest.mark.parametrize(("sent", "looks"), [(0, 4), (7, 11), (1000, 50)])
+def test_a_revocation_cuts_once_nothing_comes_any_more_and_waits_no_longer_than_it_must(
+    group, sent, looks
+):
+    with group.noting():
+        inside = connection()
+        near, far = inside.__enter__()
+    group._clock = clock = Meanwhile(near, far, sent)
+    group.revoke(3)
+    assert is_cut(far)
+    assert clock.looks == looks
+    inside.__exit__(None, None, None)
+
+
+def test_a_revocation_of_another_generation_does_nothing(group):
+    with group.noting():
+        inside = connection()
+        _, far = inside.__enter__()
+    group.revoke(2)
+    group.reductions.refuse_revoked()
+    assert not is_cut(far)
+    inside.__exit__(None, None, None)
+
+
+def test_a_revocation_does_not_wait_while_the_group_is_formed_or_once_it_is_cut(group):
+    group._clock = clock = Meanwhile(None, None, 0)
+    with group.noting():
+        group.revoke(3)
+    group.revoke(3)
+    assert clock.looks == 0

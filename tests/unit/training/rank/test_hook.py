@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lastgood.signals.reading import Phase
 from lastgood.training.rank.hook import CountingHook
+from lastgood.training.rank.reductions import Reductions
 from lastgood.training.rank.state import digest_tensors
 from lastgood.training.slot import StatusSlot
 
@@ -71,12 +72,12 @@ def train(hook=None, steps=3):
 def test_the_bits_are_those_of_ddp_without_a_hook(group, slot):
     expected = digest_tensors(dict(train().named_parameters()))
     assert expected == digest_tensors(
-        dict(train(CountingHook(slot, NoInjection())).named_parameters())
+        dict(train(CountingHook(slot, NoInjection(), Reductions())).named_parameters())
     )
 
 
 def test_each_bucket_is_counted_in_and_out_and_the_last_one_says_that_the_rank_waits(group, slot):
-    hook = CountingHook(slot, NoInjection())
+    hook = CountingHook(slot, NoInjection(), Reductions())
     train(hook, steps=1)
     first = slot.view()
     assert first.launches == first.completions >= 2
@@ -84,7 +85,7 @@ def test_each_bucket_is_counted_in_and_out_and_the_last_one_says_that_the_rank_w
 
 
 def test_the_norm_is_that_of_the_whole_reduced_gradient(group, slot):
-    hook = CountingHook(slot, NoInjection())
+    hook = CountingHook(slot, NoInjection(), Reductions())
     model = train(hook)
     squares = sum(float(p.grad.double().square().sum()) for p in model.parameters())
     assert squares**0.5 == pytest.approx(hook.grad_norm(), rel=1e-6)
@@ -92,7 +93,7 @@ def test_the_norm_is_that_of_the_whole_reduced_gradient(group, slot):
 
 
 def test_a_second_backward_pass_of_the_same_step_is_not_counted_on_top(group, slot):
-    hook = CountingHook(slot, NoInjection())
+    hook = CountingHook(slot, NoInjection(), Reductions())
     model = Model()
     ddp = DistributedDataParallel(model, bucket_cap_mb=0.02)
     hook.attach(ddp)
@@ -104,13 +105,13 @@ def test_a_second_backward_pass_of_the_same_step_is_not_counted_on_top(group, sl
 
 
 def test_without_a_backward_pass_there_is_no_norm(slot):
-    hook = CountingHook(slot, NoInjection())
+    hook = CountingHook(slot, NoInjection(), Reductions())
     hook.begin_step()
     assert hook.grad_norm() is None
 
 
 def test_a_nan_of_this_ranks_own_gradient_is_named_and_forgotten_in_the_next_step(group, slot):
-    hook = CountingHook(slot, Spoil())
+    hook = CountingHook(slot, Spoil(), Reductions())
     train(hook, steps=1)
     assert hook.is_local_nonfinite
     hook.begin_step()
@@ -126,7 +127,7 @@ def test_the_users_own_hook_decides_and_is_counted(group, slot):
         future.set_result(bucket.buffer().mul_(0.5))
         return future
 
-    hook = CountingHook(slot, NoInjection(), halving, "mine")
+    hook = CountingHook(slot, NoInjection(), Reductions(), halving, "mine")
     model = train(hook, steps=1)
     plain = train(steps=1)
     assert set(seen) == {"mine"}
@@ -136,7 +137,7 @@ def test_the_users_own_hook_decides_and_is_counted(group, slot):
 
 
 def test_completions_from_many_threads_are_all_counted(slot):
-    hook = CountingHook(slot, NoInjection())
+    hook = CountingHook(slot, NoInjection(), Reductions())
     done = torch.futures.Future()
     done.set_result(torch.ones(2))
     threads = [

@@ -9,6 +9,7 @@ import torch
 
 from lastgood.training.rank.build import Blueprint
 from lastgood.training.rank.group import Group
+from lastgood.training.rank.reductions import Reductions
 from lastgood.training.rank.replica import Replica
 from lastgood.training.slot import StatusSlot
 from tests.fault.training_drill import wait_until
@@ -38,6 +39,7 @@ def replica(tmp_path):
         hook=None,
         hook_state=None,
         injection=injection,
+        reductions=Reductions(),
     )
 
 

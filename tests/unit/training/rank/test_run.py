@@ -15,6 +15,7 @@ from lastgood.training.rank.generation import Generation
 from lastgood.training.rank.group import Group
 from lastgood.training.rank.injection import StepInjection
 from lastgood.training.rank.link import ReplayVerdict
+from lastgood.training.rank.reductions import Reductions
 from lastgood.training.rank.replica import Replica
 from lastgood.training.rank.run import Run
 from lastgood.training.rank.state import Trainable, capture_streams, digest_tensors, restore_streams
@@ -96,6 +97,7 @@ def world(tmp_path, monkeypatch):
             hook=None,
             hook_state=None,
             injection=injection,
+            reductions=Reductions(),
         )
 
         link.assignments.append(
