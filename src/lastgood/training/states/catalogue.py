@@ -61,6 +61,23 @@ def read_snapshot_header(path: Path) -> dict[str, Any] | None:
     return header if isinstance(header, dict) and header.keys() >= _NEEDED else None
 
 
+class SlotHeader(NamedTuple):
+    """One snapshot file of a rank, and what its header says; None where it says nothing that holds."""
+
+    rank: int
+    path: Path
+    header: dict[str, Any] | None
+
+
+def read_headers(run: RunDir, *, world: int) -> tuple[SlotHeader, ...]:
+    """Read the headers of all ranks once, in their order."""
+    return tuple(
+        SlotHeader(rank, path, read_snapshot_header(path))
+        for rank in range(world)
+        for path in run.snapshots(rank)
+    )
+
+
 class DamagedHeader(NamedTuple):
     """A snapshot whose header was written and does not hold any more."""
 
@@ -70,17 +87,15 @@ class DamagedHeader(NamedTuple):
     """The step that it should hold, going by the same file of the other ranks; None when they do not tell."""
 
 
-def damaged_headers(run: RunDir, *, world: int) -> tuple[DamagedHeader, ...]:
+def damaged_headers(headers: tuple[SlotHeader, ...]) -> tuple[DamagedHeader, ...]:
     """Return the snapshots that cannot be offered because of their header; one that is being written is none of them."""
     found: list[DamagedHeader] = []
     steps: dict[str, list[int]] = {}
-    for rank in range(world):
-        for path in run.snapshots(rank):
-            header = read_snapshot_header(path)
-            if header is not None:
-                steps.setdefault(path.name, []).append(header["step"])
-            elif not _is_blank(path):
-                found.append(DamagedHeader(rank, path, None))
+    for rank, path, header in headers:
+        if header is not None:
+            steps.setdefault(path.name, []).append(header["step"])
+        elif not _is_blank(path):
+            found.append(DamagedHeader(rank, path, None))
     return tuple(d._replace(step=max(steps.get(d.path.name, ()), default=None)) for d in found)
 
 
@@ -93,21 +108,19 @@ def _is_blank(path: Path) -> bool:
         return True
 
 
-def slot_candidates(run: RunDir, *, world: int) -> tuple[Candidate, ...]:
+def slot_candidates(found: tuple[SlotHeader, ...], *, world: int) -> tuple[Candidate, ...]:
     """Return the states that every rank published in one generation with one and the same digest, newest first.
 
     Of a striped state every rank must hold the stripe that is its own.
     """
     headers: dict[int, list[dict[str, Any]]] = {}
-    for rank in range(world):
-        for path in run.snapshots(rank):
-            header = read_snapshot_header(path)
-            if header is not None:
-                headers.setdefault(header["step"], []).append(header)
+    for _, _, header in found:
+        if header is not None:
+            headers.setdefault(header["step"], []).append(header)
     agreed = {
-        step: max(found, key=lambda header: header["published_us"])
-        for step, found in headers.items()
-        if len(found) == world and _are_one_state(found)
+        step: max(said, key=lambda header: header["published_us"])
+        for step, said in headers.items()
+        if len(said) == world and _are_one_state(said)
     }
     return tuple(
         Candidate(

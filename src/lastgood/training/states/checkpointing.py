@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from lastgood.base.errors import EXIT_INTERRUPTED
 from lastgood.recovery.policy import LoopPhase
 from lastgood.training.slot import NOTHING_PINNED
-from lastgood.training.states.catalogue import slot_candidates
+from lastgood.training.states.catalogue import read_headers, slot_candidates
 from lastgood.training.states.checkpoints import CheckpointKeeper, checkpoint_candidates
 
 if TYPE_CHECKING:
@@ -109,7 +109,10 @@ class Checkpointing:
         assessed = supervisor.page.assessed_step
         found = [
             c
-            for c in slot_candidates(supervisor.run_dir, world=supervisor.options.ranks)
+            for c in slot_candidates(
+                read_headers(supervisor.run_dir, world=supervisor.options.ranks),
+                world=supervisor.options.ranks,
+            )
             if c.step <= assessed
         ]
         if not found or found[0].step == self._last_step:

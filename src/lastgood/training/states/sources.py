@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lastgood.base.errors import Refused
 from lastgood.recovery.messages import Tier, VerifyMode
 from lastgood.training import control
-from lastgood.training.states.catalogue import slot_candidates
+from lastgood.training.states.catalogue import read_headers, slot_candidates
 from lastgood.training.states.checkpoints import find_torn, list_checkpoints, worlds_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _slots(run_dir: RunDir, *, world: int, assessed_step: int) -> list[Source]:
             f"state {c.step} in shared memory",
             c.published_us,
         )
-        for c in slot_candidates(run_dir, world=world)
+        for c in slot_candidates(read_headers(run_dir, world=world), world=world)
         if c.step <= assessed_step
     ]
 

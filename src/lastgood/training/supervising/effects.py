@@ -13,7 +13,12 @@ from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import ProcessState, Symptom
 from lastgood.training import control
 from lastgood.training.processes import own_niceness
-from lastgood.training.states.catalogue import damaged_headers, slot_candidates
+from lastgood.training.states.catalogue import (
+    DamagedHeader,
+    damaged_headers,
+    read_headers,
+    slot_candidates,
+)
 from lastgood.training.supervising.beginning import INITIAL
 from lastgood.training.supervising.hearing import observation_of
 from lastgood.training.supervising.launch import golden_majority, refuse_worker
@@ -160,24 +165,25 @@ class Effects:
 
     def _candidates(self) -> tuple[messages.Candidate, ...]:
         options = self._supervisor.options
-        found = slot_candidates(self._supervisor.run_dir, world=options.ranks)
+        headers = read_headers(self._supervisor.run_dir, world=options.ranks)
+        found = slot_candidates(headers, world=options.ranks)
         sign = self._supervisor.resumption.sign
         if sign is not None and not self._supervisor.has_gone_on:
             # Left by a supervisor that was killed: what it had not assessed was never part of the run.
             found = tuple(c for c in found if c.step <= sign.assessed_step)
         assert self._supervisor.state is not None, "the loop asked"
-        self._report_headers()
+        self._report(damaged_headers(headers))
         generation = self._supervisor.state.generation
         found += self._supervisor.checkpointing.candidates(generation=generation)
         if not found and self._supervisor.is_before_first_state:
             return (INITIAL,)
         return found
 
-    def _report_headers(self) -> None:
+    def _report(self, found: tuple[DamagedHeader, ...]) -> None:
         """A header that does not hold makes a state vanish from the list; the ledger must say why."""
         supervisor = self._supervisor
         state = supervisor.state
-        for damaged in damaged_headers(supervisor.run_dir, world=supervisor.options.ranks):
+        for damaged in found:
             supervisor.recorder.record(
                 "state.trust",
                 incident=state.case.id if state is not None and state.case is not None else None,

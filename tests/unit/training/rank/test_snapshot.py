@@ -12,7 +12,12 @@ from lastgood.base.errors import RecoveryError
 from lastgood.training.rank.snapshot import SnapshotMismatch, SnapshotWriter, load_snapshot
 from lastgood.training.rank.state import Trainable, capture_streams, digest_state
 from lastgood.training.rundir import RunDir
-from lastgood.training.states.catalogue import HEADER_BYTES, read_snapshot_header, slot_candidates
+from lastgood.training.states.catalogue import (
+    HEADER_BYTES,
+    read_headers,
+    read_snapshot_header,
+    slot_candidates,
+)
 
 
 class Small(torch.nn.Module):
@@ -222,7 +227,7 @@ def test_a_file_that_somebody_cut_is_written_anew_by_the_next_worker(run):
 def test_both_ranks_are_one_candidate_with_the_digest_that_was_published(run):
     for rank in (0, 1):
         write(SnapshotWriter(run, rank), make(), 4, generation=2)
-    (candidate,) = slot_candidates(run, world=2)
+    (candidate,) = slot_candidates(read_headers(run, world=2), world=2)
     assert (4, 2, load_snapshot(run, 1, 4).digests.replica) == (
         candidate.step,
         candidate.generation,

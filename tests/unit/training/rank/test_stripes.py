@@ -19,6 +19,7 @@ from lastgood.training.rank.state import Trainable, capture_streams, digest_stat
 from lastgood.training.rundir import RunDir
 from lastgood.training.states.catalogue import (
     HEADER_BYTES,
+    read_headers,
     read_snapshot_header,
     seal_header,
     slot_candidates,
@@ -277,7 +278,7 @@ def test_a_state_without_one_of_its_stripes_is_not_there(run, replicas, what):
     with pytest.raises(SnapshotMismatch, match="state 2"):
         load_snapshot(run, 0, 2)
     if what != "cut":  # a header does not show it
-        assert [c.step for c in slot_candidates(run, world=WORLD)] == [1]
+        assert [c.step for c in slot_candidates(read_headers(run, world=WORLD), world=WORLD)] == [1]
     assert load_snapshot(run, 0, 1).step == 1
 
 
@@ -291,7 +292,7 @@ def test_a_sound_stripe_of_another_state_does_not_belong_here(run, replicas, cha
     path.write_bytes(seal_header(header | change) + path.read_bytes()[HEADER_BYTES:])
     with pytest.raises(SnapshotMismatch, match="rank 1"):
         load_snapshot(run, 0, 1)
-    assert slot_candidates(run, world=WORLD) == ()
+    assert slot_candidates(read_headers(run, world=WORLD), world=WORLD) == ()
 
 
 def test_a_sound_stripe_of_another_replica_shows_in_the_digest_of_the_whole(run, replicas):
@@ -307,7 +308,7 @@ def test_a_sound_stripe_of_another_replica_shows_in_the_digest_of_the_whole(run,
     path = run.snapshot(1, 1)
     forged = read_snapshot_header(path) | {"digest": published.replica}
     path.write_bytes(seal_header(forged) + path.read_bytes()[HEADER_BYTES:])
-    assert [c.step for c in slot_candidates(run, world=WORLD)] == [1]
+    assert [c.step for c in slot_candidates(read_headers(run, world=WORLD), world=WORLD)] == [1]
     for rank in range(WORLD):
         with pytest.raises(SnapshotMismatch, match="parameters and optimizer hash to"):
             load_snapshot(run, rank, 1)
@@ -323,6 +324,6 @@ def test_a_flipped_bit_in_any_replica_shows_whoever_keeps_that_stripe(run, place
         tensor.view(-1)[:1].view(torch.int32).bitwise_xor_(1)
     digests = [d.replica for d in write_all(run, replicas, 1)]
     assert digests[0] == digests[2] != digests[1]
-    assert slot_candidates(run, world=WORLD) == ()
+    assert slot_candidates(read_headers(run, world=WORLD), world=WORLD) == ()
     with pytest.raises(SnapshotMismatch):
         load_snapshot(run, 0, 1)

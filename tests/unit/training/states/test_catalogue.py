@@ -5,6 +5,7 @@ import pytest
 from lastgood.training.rundir import RunDir
 from lastgood.training.states.catalogue import (
     HEADER_BYTES,
+    read_headers,
     read_snapshot_header,
     seal_header,
     slot_candidates,
@@ -48,7 +49,7 @@ def test_states_are_offered_newest_first_with_the_time_of_the_last_rank(run):
     for step in (4, 5, 3):
         put(run, 0, step, published_us=10 * step)
         put(run, 1, step, published_us=10 * step + 1)
-    found = slot_candidates(run, world=2)
+    found = slot_candidates(read_headers(run, world=2), world=2)
     assert [(c.step, c.published_us, c.has_predecessor) for c in found] == [
         (5, 51, True),
         (4, 41, True),
@@ -60,14 +61,14 @@ def test_states_are_offered_newest_first_with_the_time_of_the_last_rank(run):
 def test_a_state_on_which_the_ranks_do_not_agree_is_not_offered(run, other):
     put(run, 0, 1)
     put(run, 1, 1, **other)
-    assert slot_candidates(run, world=2) == ()
+    assert slot_candidates(read_headers(run, world=2), world=2) == ()
 
 
 def test_a_state_that_one_rank_lacks_is_not_offered_and_is_no_predecessor(run):
     put(run, 0, 1)
     for rank in (0, 1):
         put(run, rank, 2)
-    (only,) = slot_candidates(run, world=2)
+    (only,) = slot_candidates(read_headers(run, world=2), world=2)
     assert (only.step, only.has_predecessor) == (2, False)
 
 
@@ -105,4 +106,4 @@ def test_a_header_in_doubt_is_no_header(run, content):
 
 def test_no_file_is_no_header(run):
     assert read_snapshot_header(run.snapshot(0, 1)) is None
-    assert slot_candidates(run, world=2) == ()
+    assert slot_candidates(read_headers(run, world=2), world=2) == ()

@@ -43,6 +43,7 @@ class Scene:
         self.now_us, self.said = 0, []
         self.step = 1
         candidate = lambda *_, **__: [SimpleNamespace(step=self.step, published_us=0)]
+        monkeypatch.setattr(module, "read_headers", lambda *_, **__: ())
         monkeypatch.setattr(module, "slot_candidates", candidate)
         supervisor = SimpleNamespace(
             options=SimpleNamespace(checkpoint_dir=None, checkpoint_every_us=every_us, ranks=2),

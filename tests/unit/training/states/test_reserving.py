@@ -8,7 +8,7 @@ import pytest
 from lastgood.base.errors import Refused
 from lastgood.training.rundir import RunDir
 from lastgood.training.states import reserving
-from lastgood.training.states.catalogue import read_snapshot_header, slot_candidates
+from lastgood.training.states.catalogue import read_headers, read_snapshot_header, slot_candidates
 from lastgood.training.states.reserving import reserve_snapshots, snapshot_bytes
 
 
@@ -27,7 +27,7 @@ def test_every_file_has_its_full_size_and_holds_no_state(run):
             assert path.stat().st_blocks * 512 >= each
             assert read_snapshot_header(path) is None
     assert len(run.snapshots(0)) == 3
-    assert slot_candidates(run, world=2) == ()
+    assert slot_candidates(read_headers(run, world=2), world=2) == ()
 
 
 def test_stripes_need_their_share(run):
