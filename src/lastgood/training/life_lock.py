@@ -3,8 +3,9 @@
 A process descriptor becomes readable once the memory of a dead process is given back, tens of milliseconds after its
 last instruction. A robust mutex in shared memory comes free before that. One thread per worker waits for the lock.
 
-A hint and no more: the others get ready, and nobody is revoked, replaced or called dead before the process is gone.
-The lock lies in the status page, behind the words that `slot` keeps there. See docs/design/006.
+The lock itself is a hint and no more: the others get ready. It is followed by a look at the threads: once none of them
+has memory left the process will never run its own code again, and it counts as ended with the code that the kernel has
+noted for it. The lock lies in the status page, behind the words that `slot` keeps there. See docs/design/006.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _LOCK_BYTES = 256
 """A mutex takes 40 to 64 bytes, whichever C library and machine it is."""
 _PROCESS_SHARED, _ROBUST = 1, 1
 _NONE, _MADE, _HELD = range(3)
+_VSIZE, _EXIT_STATUS = 20, 49
+"""Fields of /proc/PID/stat, counted from the state behind the name."""
 
 
 class LifeLock:
@@ -84,6 +87,27 @@ def hold_life_lock(status: Path) -> bool:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(page))
     page[LIFE_LOCK_AT] = _HELD
     return True
+
+
+def code_of_ending(pid: int) -> int | None:
+    """Return the exit code of a process that will never run its own code again, while the kernel takes it apart.
+
+    None while a thread of it has memory, and where it ends with 0: that also stands for "not allowed to know".
+    """
+    with suppress(OSError):
+        threads = os.listdir(f"/proc/{pid}/task")
+        if any(_stat(f"/proc/{pid}/task/{thread}")[_VSIZE] != "0" for thread in threads):
+            return None
+        status = int(_stat(f"/proc/{pid}")[_EXIT_STATUS])
+        # None of them has started another one meanwhile.
+        if set(os.listdir(f"/proc/{pid}/task")) <= set(threads):
+            return os.waitstatus_to_exitcode(status) or None
+    return None
+
+
+def _stat(folder: str) -> list[str]:
+    with open(f"{folder}/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rpartition(") ")[2].split()
 
 
 def _map(status: Path) -> mmap.mmap:

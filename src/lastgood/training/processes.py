@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lastgood.base.clock import SystemClock
 from lastgood.training.control import Channel, Hello, ToSupervisor
-from lastgood.training.life_lock import LifeLock
+from lastgood.training.life_lock import LifeLock, code_of_ending
 from lastgood.training.resuming.leftovers import note_session
 from lastgood.training.slot import StatusSlot
 
@@ -64,11 +64,24 @@ class WorkerProcess:
         self.versions: dict[str, str] = {}
         self.is_ready = False
         """True once the script has reached lastgood.start."""
+        self._has_let_go = False
+        self._early_code: int | None = None
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative = ended by that signal."""
-        return self.process.poll()
+        """None while it runs; negative = ended by that signal.
+
+        Known while the kernel still takes the process apart, unless it holds a device: its successor may need that.
+        """
+        code = self.process.poll()
+        if code is None and self._early_code is None and self._has_let_go:
+            self._early_code = None if self.slot.holds_device else code_of_ending(self.pid)
+        return self._early_code if code is None else code
+
+    @property
+    def is_gone(self) -> bool:
+        """True once the kernel has given back everything that the process held."""
+        return self.process.poll() is not None
 
     @property
     def early_notices(self) -> tuple[int, ...]:
@@ -77,6 +90,7 @@ class WorkerProcess:
 
     def hear_early_notice(self) -> None:
         """It was heard, and is not given again."""
+        self._has_let_go = True
         self._life.close()
 
     def introduce(self, hello: Hello) -> None:

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from lastgood.training.life_lock import LifeLock, hold_life_lock
+from lastgood.training.life_lock import LifeLock, code_of_ending, hold_life_lock
 from lastgood.training.slot import StatusSlot
 from tests.fault.training_drill import wait_until
 
@@ -96,6 +96,49 @@ def test_every_end_is_heard_and_the_exit_code_comes_with_the_process(start, kind
     rank.do(line)
     assert rank.is_noticed(LIMIT_S)
     assert rank.process.wait(LIMIT_S) == code
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_the_code_of_an_end_is_known_once_no_thread_has_memory(start, kind):
+    line, code = ENDS[kind]
+    rank = start()
+    assert code_of_ending(rank.process.pid) is None
+    rank.do(line)
+    assert rank.is_noticed(LIMIT_S)
+    while not rank.has_ended(0):
+        assert code_of_ending(rank.process.pid) in {None, code}
+    assert code_of_ending(rank.process.pid) == code, "nobody has asked for it yet"
+
+
+def test_a_process_that_ends_well_is_waited_for(start):
+    """Its code is what the kernel also says to those who may not know it."""
+    rank = start()
+    rank.do("sys.exit(0)")
+    assert rank.has_ended(LIMIT_S)
+    assert code_of_ending(rank.process.pid) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "os.execv(sys.executable, [sys.executable, '-c', 'import sys; sys.stdin.read()'])",
+        "ctypes.CDLL(None).pthread_exit(None)",
+    ],
+    ids=["another program", "the main thread alone"],
+)
+def test_a_process_that_let_go_and_lives_has_no_code(start, line):
+    rank = start()
+    rank.do(line)
+    assert rank.is_noticed(LIMIT_S)
+    assert code_of_ending(rank.process.pid) is None
+    assert rank.process.poll() is None
+
+
+def test_a_process_that_is_gone_has_none_either(start):
+    rank = start()
+    rank.process.kill()
+    rank.process.wait(LIMIT_S)
+    assert code_of_ending(rank.process.pid) is None
 
 
 def test_a_notice_is_given_until_it_is_heard(start):

@@ -3,10 +3,13 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
 from lastgood.training.processes import WorkerProcess
+from lastgood.training.slot import StatusSlot
 
 TWO_THREADS = """
 import sys, threading
@@ -45,6 +48,42 @@ def test_a_user_who_could_not_take_it_back_nices_no_spare():
 def test_asking_leaves_the_niceness_as_it_was():
     own = os.getpriority(os.PRIO_PROCESS, 0)
     assert ask(f"{ASK}; import os; print(os.getpriority(os.PRIO_PROCESS, 0))")[1] == str(own)
+
+
+@pytest.fixture
+def dying(tmp_path):
+    """A worker that the kernel takes apart for as long as the test lasts: its process is dead, and nobody says so."""
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.exit(7)"]) as other:
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        worker = WorkerProcess.__new__(WorkerProcess)
+        worker.pid, worker.process = other.pid, SimpleNamespace(poll=lambda: None)
+        worker.slot = StatusSlot(tmp_path / "w0", create=True)
+        worker._has_let_go, worker._early_code = False, None
+        worker._life = MagicMock()
+        yield worker
+
+
+def test_an_end_that_was_noticed_is_known_before_the_process_is_gone(dying):
+    assert dying.exit_code is None
+    dying.hear_early_notice()
+    assert dying.exit_code == 7
+    assert not dying.is_gone
+
+
+def test_a_process_that_holds_a_device_has_ended_when_it_is_gone(dying):
+    dying.slot.note_device(True)
+    dying.hear_early_notice()
+    assert dying.exit_code is None
+    dying.process.poll = lambda: 7
+    assert dying.exit_code == 7
+    assert dying.is_gone
+
+
+def test_a_code_that_was_said_once_is_not_taken_back(dying):
+    dying.hear_early_notice()
+    assert dying.exit_code == 7
+    dying.pid = os.getpid()  # as if its number had been given away
+    assert dying.exit_code == 7
 
 
 def test_every_thread_of_a_worker_gets_the_priority():

@@ -18,7 +18,8 @@ from lastgood.training.rank.ahead import ReadAhead
 from lastgood.training.rank.buckets import digest_of
 from lastgood.training.rank.checkpoint import load_checkpoint
 from lastgood.training.rank.comparing import compare_replay
-from lastgood.training.rank.feed import Feed
+from lastgood.training.rank.devices import holds_device
+from lastgood.training.rank.feed import Feed, warm_up
 from lastgood.training.rank.fitting import refuse_other_model
 from lastgood.training.rank.link import ReplayVerdict
 from lastgood.training.rank.passes import (
@@ -160,6 +161,8 @@ class Generation:
         self._ahead.begin(rank=self.rank, newest_step=newest_step)
 
     def _next_assignment(self) -> Assignment:
+        if self._feed is None:
+            warm_up()
         while isinstance(message := self.link.wait_assignment(), control.Prepare):
             self._prepare_for(message)
         return message
@@ -234,6 +237,7 @@ class Generation:
             world=self.world,
             store=self.link.run.store(self.number),
         )
+        self.link.slot.note_device(holds_device())
 
     def _begin(self, plan: Plan | None) -> None:
         """Load the state and plan the passes that verify it; or start from the script's own state."""

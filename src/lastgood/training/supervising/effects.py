@@ -24,6 +24,7 @@ from lastgood.training.supervising.hearing import observation_of
 from lastgood.training.supervising.launch import golden_majority, refuse_worker
 from lastgood.training.supervising.notify import notify
 from lastgood.training.supervising.refilling import Refilling
+from lastgood.training.supervising.shutdown import wait_for
 from lastgood.training.watching.kernel import sample_process
 from lastgood.training.watching.stacks import DUMP_S_MAX, StackDump
 
@@ -50,6 +51,8 @@ class Effects:
         self._proceeded = 0
         self._gone: set[str] = set()
         """Workers that have ended and are still named as serving."""
+        self._dying: list[WorkerProcess] = []
+        """Ended and replaced, and not yet taken apart by the kernel."""
         self._buckets: dict[int, str] = {}
         """Rank -> what it knows of the gradient buckets of the step to replay, in the newest generation."""
         self._hints: dict[str, control.ReadAhead | control.Prepare] = {}
@@ -122,14 +125,17 @@ class Effects:
             return
         serving = supervisor.serving
         ending = {serving.index(worker.name) for worker in workers if worker.name in serving}
-        if not ending <= self._ending:
-            self._ending |= ending
-            newest_step = min(self._published_steps(), default=-1)
-            self._prepare_spares(tuple(sorted(self._ending)), newest_step)
-            hint = control.ReadAhead(newest_step=newest_step)
-            for rank, name in enumerate(serving):
-                if newest_step >= 0 and rank not in self._ending and self._is_news(name, hint):
-                    supervisor.workers[name].channel.send(hint)
+        if ending <= self._ending:
+            return
+        self._ending |= ending
+        newest_step = min(self._published_steps(), default=-1)
+        self._prepare_spares(tuple(sorted(self._ending)), newest_step)
+        if all(worker.exit_code is not None for worker in workers):
+            return  # certain: the others are told to leave in this very turn
+        hint = control.ReadAhead(newest_step=newest_step)
+        for rank, name in enumerate(serving):
+            if newest_step >= 0 and rank not in self._ending and self._is_news(name, hint):
+                supervisor.workers[name].channel.send(hint)
 
     def _prepare_spares(self, vacant_ranks: tuple[int, ...], newest_step: int) -> None:
         """Said before anything else: a spare has the most to do."""
@@ -349,13 +355,19 @@ class Effects:
 
     def _close(self, worker: WorkerProcess) -> None:
         self._gone.discard(worker.name)
-        worker.close()
         del self._supervisor.workers[worker.name]
+        if worker.is_gone:
+            worker.close()
+        else:
+            self._dying.append(worker)
 
     def poll(self) -> None:
         """Report stack dumps that are done and processes that the kernel will not let go."""
         self._refilling.poll()
         supervisor = self._supervisor
+        for worker in [w for w in self._dying if w.is_gone]:
+            self._dying.remove(worker)
+            worker.close()
         now_us = supervisor.now_us()
         for dump, until_us in list(self._dumps):
             if dump.is_done() or now_us >= until_us:
@@ -391,8 +403,11 @@ class Effects:
         return Path(locator).name
 
     def close(self) -> None:
-        """Release what outside readers look at."""
+        """Release what outside readers look at, and whom the kernel still holds."""
         os.close(self._progress)
+        for worker in self._dying:
+            wait_for(self._supervisor, worker)
+            worker.close()
 
     def publish_state(self) -> None:
         """Rewrite what outside readers see, when it changed."""

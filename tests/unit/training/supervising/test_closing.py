@@ -58,6 +58,31 @@ def test_one_that_the_kernel_still_holds_is_let_go_when_it_is_gone(effects, supe
     assert "w1" not in supervisor.workers
 
 
+def test_one_that_has_ended_and_is_still_taken_apart_is_let_go_when_it_is_gone(effects, supervisor):
+    dead = supervisor.workers["w1"]
+    dead.is_gone = False
+    effects.forget(dead)
+    replace_w1(effects)
+    supervisor.now_us.return_value = 0
+    effects.poll()
+    assert "w1" not in supervisor.workers
+    dead.close.assert_not_called()
+    dead.is_gone = True
+    effects.poll()
+    effects.poll()
+    dead.close.assert_called_once()
+
+
+def test_one_that_is_still_taken_apart_at_the_end_of_the_run_is_waited_for(supervisor):
+    made, dead = Effects(supervisor), supervisor.workers["w1"]
+    dead.is_gone = False
+    made.forget(dead)
+    replace_w1(made)
+    made.close()
+    dead.process.wait.assert_called_once()
+    dead.close.assert_called_once()
+
+
 def test_ranks_have_room_to_meet_after_this_recovery_and_after_one_in_it(effects, supervisor):
     for generation in (4, 5):
         supervisor.run_dir.reserve_store(generation)

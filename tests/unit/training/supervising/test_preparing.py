@@ -21,6 +21,7 @@ def made(tmp_path):
             slot=SimpleNamespace(view=lambda: SimpleNamespace(published_step=published)),
             set_niceness=lambda value: None,
             hear_early_notice=lambda: heard.append(name),
+            exit_code=None,
         )
 
     crew = first_crew(["w0", "w1", "w2"], spare_count=2).spare_ready("s1").spare_ready("s2")
@@ -76,6 +77,15 @@ def test_what_was_said_when_a_rank_seemed_to_end_is_not_said_again(made):
     lose(made, "w1")
     revoked = control.Revoked(generation=4)
     assert made.sent == [("w0", revoked), ("w2", revoked)]
+
+
+def test_the_others_hear_of_an_end_that_is_certain_when_they_are_told_to_leave(made):
+    made.supervisor.workers["w1"].exit_code = -9
+    made.effects.expect_ends([made.supervisor.workers["w1"]])
+    assert made.sent == [("s1", prepared(1))]
+    lose(made, "w1")
+    revoked = control.Revoked(generation=4, newest_step=8)
+    assert made.sent[1:] == [("w0", revoked), ("w2", revoked)]
 
 
 def test_what_has_changed_since_a_rank_seemed_to_end_is_said(made):

@@ -23,7 +23,11 @@ class Supervisor:
 
     def worker(self, name, golden):
         return SimpleNamespace(
-            name=name, golden=golden, kill=lambda: self.killed.append(name), close=lambda: None
+            name=name,
+            golden=golden,
+            kill=lambda: self.killed.append(name),
+            close=lambda: None,
+            is_gone=True,
         )
 
     def launch(self, name, golden):
