@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lastgood import __version__
-from lastgood.base.errors import EXIT_HELD, EXIT_INTERRUPTED, EXIT_NOT_HELD, EXIT_REFUSED, BadInput
+from lastgood.base.errors import (
+    EXIT_HELD,
+    EXIT_INTERRUPTED,
+    EXIT_NOT_HELD,
+    EXIT_REFUSED,
+    BadInput,
+    LedgerCorrupt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +103,22 @@ def _folder(output: Path | None) -> Path:
             found="a folder with other things in it" if folder.is_dir() else "a file",
             needs="a new folder, or one that lastgood drill training made",
         )  # fmt: skip
+    _require_held(folder)
     return folder
+
+
+def _require_held(folder: Path) -> None:
+    """What held before is read from the ledger of the folder, and what is played goes into it."""
+    from lastgood.ledger.appendable import require_appendable
+
+    ledger = folder / "ledger.db"
+    try:
+        note = require_appendable(ledger)
+    except LedgerCorrupt as error:
+        error.next = f"run: lastgood verify {ledger}; keep {folder} as it is, and play into a new one: -o DIR"
+        raise
+    if note is not None:
+        click.echo(f"lastgood: {note}", err=True)
 
 
 def _play(

@@ -14,6 +14,7 @@ from lastgood.ledger import appendable
 from lastgood.ledger.appendable import require_appendable
 from lastgood.ledger.event import new_event
 from lastgood.ledger.store import open_store
+from lastgood.training.drills import series
 from tests.unit.evidence import sample_run
 
 COUNT = 40
@@ -83,6 +84,22 @@ def test_a_run_into_a_large_ledger_says_that_the_newest_rows_were_checked(cli, l
     result = cli("run", "--ledger", ledger, script)
     assert result.exit_code == 7
     assert "only the newest 10 of 40 rows were checked before this" in result.stderr
+
+
+def test_a_folder_of_drills_is_gone_on_with_only_when_its_ledger_holds(cli, ledger, tmp_path, monkeypatch):  # fmt: skip
+    """What held before is read from that ledger and not played again."""
+    folder = tmp_path / "drills"
+    (folder / "jobs").mkdir(parents=True)
+    change(ledger, 7)
+    kept = ledger.rename(folder / "ledger.db")
+    before = kept.read_bytes()
+    monkeypatch.setattr(series, "play_series", lambda *_, **__: pytest.fail("a drill was played"))
+    result = cli("drill", "training", "--faults", "kill-rank", "-o", folder)
+    assert result.exit_code == 1
+    assert "nothing is appended to it: found row 7" in result.stderr
+    assert f"run: lastgood verify {kept}" in result.stderr
+    assert "play into a new one: -o DIR" in result.stderr
+    assert kept.read_bytes() == before
 
 
 IN_A_CHILD = """
