@@ -122,7 +122,8 @@ def test_a_bug_that_always_comes_back_ends_the_run_and_calls_the_owner(tmp_path)
     result = run_training(options_for(tmp_path, script, contract=contract))
     assert result.exit_code == DO_NOT_REQUEUE
     told = json.loads(notice.read_text())
-    assert "came back" in told["reason"]
+    assert "every rank raised KeyError in the same step" in told["reason"]
+    assert "exception/KeyError" in told["reason"]
     incidents = fold_incidents(events_of(tmp_path))
     assert {i.symptom for i in incidents} == {"exception"}
     assert [i.outcome for i in incidents][-1] == "escalated"
