@@ -28,7 +28,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "docs" / "recovery.md",
     ROOT / "docs" / "design" / "001-store-in-a-file.md",
-    ROOT / "docs" / "design" / "006-an-end-is-heard-early.md",
+    ROOT / "docs" / "design" / "006-an-end-counts-early.md",
 ]
 PICTURE = ROOT / "docs" / "images" / "recovery.svg"
 

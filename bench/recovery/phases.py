@@ -35,7 +35,7 @@ from lastgood.ledger.store import read_store
 from lastgood.training.slot import ControlPage
 
 PARTS = {
-    "noticed": "the kernel takes the dead process apart",
+    "noticed": "its threads let go of their memory, and the supervisor looks",
     "left": "a survivor ends what it computes, then its sockets are cut and it parks",
     "read": "two states a rank are re-read and hashed, as far as they were not read ahead",
     "joined": "ranks meet through a file and connect, and set their state",

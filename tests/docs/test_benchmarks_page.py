@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-OTHERS = ("recovery.md", "design/001-store-in-a-file.md", "design/006-an-end-is-heard-early.md")
+OTHERS = ("recovery.md", "design/001-store-in-a-file.md", "design/006-an-end-counts-early.md")
 COMMANDS = re.findall(
     r"^python (bench/\S+)(.*)$",
     "\n".join([PAGE, *((ROOT / "docs" / name).read_text(encoding="utf-8") for name in OTHERS)]),
