@@ -23,6 +23,7 @@ from lastgood.training.supervising.beginning import INITIAL
 from lastgood.training.supervising.hearing import observation_of
 from lastgood.training.supervising.launch import golden_majority, refuse_worker
 from lastgood.training.supervising.notify import notify
+from lastgood.training.supervising.preparing import Preparing, published_steps
 from lastgood.training.supervising.refilling import Refilling
 from lastgood.training.supervising.shutdown import wait_for
 from lastgood.training.watching.kernel import sample_process
@@ -44,6 +45,7 @@ class Effects:
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._refilling = Refilling(supervisor)
+        self.preparing = Preparing(supervisor)
         self._dumps: list[tuple[StackDump, int]] = []
         self._killed_us: dict[str, int] = {}
         self._last_state: dict[str, object] = {}
@@ -55,10 +57,6 @@ class Effects:
         """Ended and replaced, and not yet taken apart by the kernel."""
         self._buckets: dict[int, str] = {}
         """Rank -> what it knows of the gradient buckets of the step to replay, in the newest generation."""
-        self._hints: dict[str, control.ReadAhead | control.Prepare] = {}
-        """Worker -> what it was last told to get ready for, in the newest generation."""
-        self._ending: set[int] = set()
-        """Ranks of the newest generation that seemed to end."""
         self._replays: dict[int, tuple[WorkerProcess, control.StepReplayed]] | None = None
         """Rank -> what came of the replay by buckets; None where the replay is not by buckets."""
         self._progress = os.open(supervisor.run_dir.progress, os.O_RDWR | os.O_CREAT, 0o600)
@@ -103,71 +101,7 @@ class Effects:
     def _revoke(self, action: messages.Revoke) -> None:
         """Tell the survivors to leave, and the spares which ranks they will probably serve."""
         self.is_generation_up = False
-        supervisor = self._supervisor
-        newest_step = min(self._published_steps(), default=-1)
-        assert supervisor.state is not None, "the loop revokes"
-        self._prepare_spares(supervisor.state.crew.vacant_ranks, newest_step)
-        for name in action.workers:
-            hint = (
-                newest_step
-                if self._is_news(name, control.ReadAhead(newest_step=newest_step))
-                else -1
-            )
-            revoked = control.Revoked(generation=action.generation, newest_step=hint)
-            supervisor.workers[name].channel.send(revoked)
-
-    def expect_ends(self, workers: list[WorkerProcess]) -> None:
-        """Ranks seem to end right now: the others get ready, and lose nothing should they live on."""
-        for worker in workers:
-            worker.hear_early_notice()
-        supervisor = self._supervisor
-        if not supervisor.is_running or supervisor.ending.is_finishing:
-            return
-        serving = supervisor.serving
-        ending = {serving.index(worker.name) for worker in workers if worker.name in serving}
-        if ending <= self._ending:
-            return
-        self._ending |= ending
-        newest_step = min(self._published_steps(), default=-1)
-        self._prepare_spares(tuple(sorted(self._ending)), newest_step)
-        if all(worker.exit_code is not None for worker in workers):
-            return  # certain: the others are told to leave in this very turn
-        hint = control.ReadAhead(newest_step=newest_step)
-        for rank, name in enumerate(serving):
-            if newest_step >= 0 and rank not in self._ending and self._is_news(name, hint):
-                supervisor.workers[name].channel.send(hint)
-
-    def _prepare_spares(self, vacant_ranks: tuple[int, ...], newest_step: int) -> None:
-        """Said before anything else: a spare has the most to do."""
-        supervisor = self._supervisor
-        assert supervisor.state is not None, "ranks are lost once there is a loop"
-        if newest_step < 1:
-            return
-        for rank, name in zip(vacant_ranks, supervisor.state.crew.spares, strict=False):
-            prepare = control.Prepare(
-                generation=supervisor.state.generation + 1,
-                rank=rank,
-                world=len(supervisor.serving),
-                newest_step=newest_step,
-            )
-            if self._is_news(name, prepare):
-                supervisor.workers[name].set_niceness(own_niceness())
-                supervisor.workers[name].channel.send(prepare)
-
-    def _is_news(self, worker: str, hint: control.ReadAhead | control.Prepare) -> bool:
-        """Whether a worker has not been told so already in this generation."""
-        is_news = self._hints.get(worker) != hint
-        self._hints[worker] = hint
-        return is_news
-
-    def _published_steps(self) -> list[int]:
-        """The newest state of each rank, where its worker is still known."""
-        supervisor = self._supervisor
-        return [
-            supervisor.workers[name].slot.view().published_step
-            for name in supervisor.serving
-            if name in supervisor.workers
-        ]
+        self.preparing.revoke(action.workers, generation=action.generation)
 
     def _candidates(self) -> tuple[messages.Candidate, ...]:
         options = self._supervisor.options
@@ -216,8 +150,7 @@ class Effects:
         supervisor.finished.clear()
         supervisor.leavers.begin_generation()
         self._buckets.clear()
-        self._hints.clear()
-        self._ending.clear()
+        self.preparing.begin_generation()
         self._replays = None
         is_first = action.plan.tier is messages.Tier.INITIAL
         supervisor.beginning.generation = action.generation if is_first else None
@@ -435,7 +368,7 @@ class Effects:
             with suppress(OSError):  # no room: outside readers see the last one until there is
                 supervisor.run_dir.write_state(state)
                 self._last_state = state
-        steps = self._published_steps()
+        steps = published_steps(supervisor)
         if steps != self._last_steps:
             self._last_steps = steps
             os.pwrite(self._progress, struct.pack(f"<{len(steps)}q", *steps), 0)

@@ -192,7 +192,7 @@ class Supervisor:
         ends = [*notices, *(w.pidfd for w in living)]
         ready, _, _ = select.select([*sockets, *ends], [], [], TURN_S_MAX)
         self._talking = [sockets[end] for end in ready if end in sockets]
-        self._effects.expect_ends([notices[end] for end in ready if end in notices])
+        self._effects.preparing.expect_ends([notices[end] for end in ready if end in notices])
 
     def _serve(self) -> None:
         notice_pause(self)

@@ -70,7 +70,7 @@ def test_nothing_is_prepared_where_no_state_has_a_predecessor(made):
 
 
 def test_what_was_said_when_a_rank_seemed_to_end_is_not_said_again(made):
-    made.effects.expect_ends([made.supervisor.workers["w1"]])
+    made.effects.preparing.expect_ends([made.supervisor.workers["w1"]])
     hint = control.ReadAhead(newest_step=8)
     assert made.sent == [("s1", prepared(1)), ("w0", hint), ("w2", hint)]
     made.sent.clear()
@@ -81,7 +81,7 @@ def test_what_was_said_when_a_rank_seemed_to_end_is_not_said_again(made):
 
 def test_the_others_hear_of_an_end_that_is_certain_when_they_are_told_to_leave(made):
     made.supervisor.workers["w1"].exit_code = -9
-    made.effects.expect_ends([made.supervisor.workers["w1"]])
+    made.effects.preparing.expect_ends([made.supervisor.workers["w1"]])
     assert made.sent == [("s1", prepared(1))]
     lose(made, "w1")
     revoked = control.Revoked(generation=4, newest_step=8)
@@ -89,7 +89,7 @@ def test_the_others_hear_of_an_end_that_is_certain_when_they_are_told_to_leave(m
 
 
 def test_what_has_changed_since_a_rank_seemed_to_end_is_said(made):
-    made.effects.expect_ends([made.supervisor.workers["w1"]])
+    made.effects.preparing.expect_ends([made.supervisor.workers["w1"]])
     made.sent.clear()
     made.supervisor.workers["w1"].slot.view = lambda: SimpleNamespace(published_step=9)
     lose(made, "w0", "w1")
@@ -104,7 +104,9 @@ def test_what_has_changed_since_a_rank_seemed_to_end_is_said(made):
 def test_an_end_that_costs_no_step_is_not_prepared_for(made, way):
     made.supervisor.ending.is_finishing = way == "finishing"
     made.supervisor.is_running = way != "recovering"
-    made.effects.expect_ends([made.supervisor.workers["s1" if way == "a spare" else "w1"]])
+    made.effects.preparing.expect_ends(
+        [made.supervisor.workers["s1" if way == "a spare" else "w1"]]
+    )
     assert made.sent == []
     assert made.heard == ["s1" if way == "a spare" else "w1"]
 
@@ -113,7 +115,7 @@ def test_two_ranks_that_seem_to_end_one_behind_the_other_get_a_spare_each_and_no
     made,
 ):
     for name in ("w1", "w0"):
-        made.effects.expect_ends([made.supervisor.workers[name]])
+        made.effects.preparing.expect_ends([made.supervisor.workers[name]])
     told = [(name, m) for name, m in made.sent if isinstance(m, control.Prepare)]
     assert told == [("s1", prepared(1)), ("s1", prepared(0)), ("s2", prepared(1))]
     made.sent.clear()
