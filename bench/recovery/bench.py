@@ -24,12 +24,11 @@ from pathlib import Path
 import others
 import records
 import summary
-from others import STEPS_BEFORE
 from systems import SYSTEMS, WORLD, Job, start_lastgood
+from watching import START_LIMIT_S, beginning, has_settled, read_rows, tail, wait_for
 
 SIGNALS = {"sigkill": signal.SIGKILL, "sigstop": signal.SIGSTOP}
 STEPS_AFTER = 20
-START_LIMIT_S = 120
 RECOVERY_LIMIT_S = 120
 FULL_LIMIT_S = {"torchft": 60, "nvrx in-process + 1 reserve": 30}
 """How long the full world is waited for behind a first step in a smaller one; the others come back whole or not."""
@@ -83,11 +82,6 @@ def versions(peers: str) -> dict[str, str]:
     return found | {"lastgood": ask(sys.executable, "lastgood")["lastgood"]}
 
 
-def read_rows(path: Path) -> list[dict]:
-    """The rows that are there."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def measure_all(options: argparse.Namespace) -> None:
     """Run by run over faults and systems, so that a noisy hour hits all alike."""
     have = {(row["system"], row["fault"], row["run"]) for row in read_rows(options.output)}
@@ -122,17 +116,6 @@ def reference_losses(python: str) -> dict[tuple[int, int], str]:
             (e["rank"], e["step"]): e["loss"]
             for e in records.steps_of(records.read_events(job.folder))
         }
-
-
-def wait_for(job: Job, is_done, limit_s: float) -> bool:  # noqa: ANN001
-    """Poll the events of a job, at most so long."""
-    until = time.monotonic() + limit_s
-    while time.monotonic() < until:
-        job.on_turn()
-        if is_done(records.read_events(job.folder)):
-            return True
-        time.sleep(0.2)
-    return False
 
 
 def one(system: str, fault: str, run: int, python: str, reference: dict) -> dict:
@@ -208,21 +191,6 @@ def one_of_others(fault: str, run: int, reference: dict) -> dict:
             job.end()
 
 
-def beginning(victim: int | list[int | None]) -> dict:
-    """What is known before a job starts."""
-    wall = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"victim": victim, "load": os.getloadavg()[0], "wall": wall}
-
-
-def has_settled(job: Job) -> bool:
-    """The job came to the step behind which it is broken."""
-
-    def enough(events: list[records.Event]) -> bool:
-        return records.completed(records.steps_of(events), WORLD) >= STEPS_BEFORE
-
-    return wait_for(job, enough, START_LIMIT_S)
-
-
 def watched(
     job: Job, judged: Callable[[list[records.Event]], records.Recovery], full_limit_s: float
 ) -> dict:
@@ -232,14 +200,6 @@ def watched(
     time.sleep(STEPS_AFTER * 0.1)
     facts = judged(records.read_events(job.folder)).to_plain()
     return facts if facts["recovered_s"] is not None else facts | {"tail": tail(job)}
-
-
-def tail(job: Job) -> str:
-    """The last words of the job."""
-    text = "".join(
-        path.read_text(errors="replace")[-1500:] for path in sorted(job.folder.glob("log-*.txt"))
-    )
-    return text[-3000:]
 
 
 def ledger_facts(job: Job, expected: tuple[int, ...], count: int | None) -> dict:

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import records
 from systems import SYSTEMS, WORLD, Job, start_lastgood
+from watching import beginning, has_settled, read_rows, tail, wait_for
 
-from bench import beginning, has_settled, read_rows, tail, wait_for
 from lastgood.base.rng import stream
 from lastgood.ledger.event import Event
 from lastgood.ledger.store import read_store
