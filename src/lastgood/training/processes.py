@@ -74,9 +74,12 @@ class WorkerProcess:
         Known while the kernel still takes the process apart, unless it holds a device: its successor may need that.
         """
         code = self.process.poll()
-        if code is None and self._early_code is None and self._has_let_go:
-            self._early_code = None if self.slot.holds_device else code_of_ending(self.pid)
-        return self._early_code if code is None else code
+        if self._early_code is not None:
+            # Where SIGCHLD is ignored, subprocess says 0 of every child that is gone.
+            return self._early_code
+        if code is None and self._has_let_go and not self.slot.holds_device:
+            code = self._early_code = code_of_ending(self.pid)
+        return code
 
     @property
     def is_gone(self) -> bool:

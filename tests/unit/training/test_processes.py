@@ -84,6 +84,8 @@ def test_a_code_that_was_said_once_is_not_taken_back(dying):
     assert dying.exit_code == 7
     dying.pid = os.getpid()  # as if its number had been given away
     assert dying.exit_code == 7
+    dying.process.poll = lambda: 0  # as subprocess says where nobody may wait for children
+    assert dying.exit_code == 7
 
 
 def test_every_thread_of_a_worker_gets_the_priority():
