@@ -17,6 +17,7 @@ import stat
 import threading
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
@@ -120,7 +121,7 @@ class Group:
             with self._lock:
                 if generation != self.generation or self._is_cut or self._before_join is not None:
                     break
-                traffic = tuple(map(_traffic_of, self._sockets))
+                traffic = tuple(starmap(_traffic_of, self._sockets.items()))
             seen, quiet_looks = traffic, quiet_looks + 1 if traffic == seen else 0
             if quiet_looks == _QUIET_LOOKS:
                 break
@@ -197,11 +198,13 @@ def is_group_error(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in text for word in _GROUP_ERROR_WORDS)
 
 
-def _traffic_of(descriptor: int) -> bytes:
-    """The bytes sent and received over a connection so far; nothing where the kernel does not tell."""
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as peer:
-        length = _TCP_BYTES_AT + 16
-        return peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, length)[_TCP_BYTES_AT:]
+def _traffic_of(descriptor: int, inode: int) -> bytes:
+    """The bytes sent and received over a connection so far; nothing where it is closed or the kernel does not tell."""
+    with suppress(OSError):
+        if os.fstat(descriptor).st_ino == inode:
+            with socket.socket(fileno=os.dup(descriptor)) as peer:
+                length = _TCP_BYTES_AT + 16
+                return peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, length)[_TCP_BYTES_AT:]
     return b""
 
 

@@ -1,5 +1,6 @@
 """Connections that a user's build opens belong to the generation: they are cut with it, and with no other."""
 
+import os
 import socket
 from contextlib import contextmanager, suppress
 
@@ -126,3 +127,19 @@ def test_a_revocation_does_not_wait_while_the_group_is_formed_or_once_it_is_cut(
         group.revoke(3)
     group.revoke(3)
     assert clock.looks == 0
+
+
+def test_a_number_that_a_file_got_meanwhile_is_looked_at_and_stays_the_only_one(group, tmp_path):
+    """gloo closes the connection to a dead peer by itself, and what is opened next gets its number."""
+    with group.noting():
+        inside = connection()
+        near, _ = inside.__enter__()
+    with open(tmp_path / "other", "wb") as other:
+        os.dup2(other.fileno(), near.fileno())
+        before = len(os.listdir("/proc/self/fd"))
+        group._clock = Meanwhile(None, None, 0)
+        group._clock.sleep_us = lambda _us: None
+        group.revoke(3)
+        assert len(os.listdir("/proc/self/fd")) == before
+    os.close(near.detach())
+    inside.__exit__(None, None, None)
