@@ -71,13 +71,14 @@ class WorkerProcess:
     def exit_code(self) -> int | None:
         """None while it runs; negative = ended by that signal.
 
-        Known while the kernel still takes the process apart, unless it holds a device: its successor may need that.
+        Known while the kernel still takes the process apart, unless it holds a device, a port or a lock that its
+        successor may need.
         """
         code = self.process.poll()
         if self._early_code is not None:
             # Where SIGCHLD is ignored, subprocess says 0 of every child that is gone.
             return self._early_code
-        if code is None and self._has_let_go and not self.slot.holds_device:
+        if code is None and self._has_let_go and not self.slot.holds_exclusive:
             code = self._early_code = code_of_ending(self.pid)
         return code
 

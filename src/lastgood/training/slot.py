@@ -27,7 +27,7 @@ _SECTION_BYTES = 64
 
 # Word positions. The ring starts at word 32.
 _W_MAGIC, _W_GENERATION, _W_RANK, _W_PHASE, _W_STEP, _W_PUBLISHED = range(6)
-_W_LAUNCHES, _W_COMPLETIONS, _W_PROGRESS, _W_SECTION_LIMIT, _W_HOLDS_DEVICE = range(6, 11)
+_W_LAUNCHES, _W_COMPLETIONS, _W_PROGRESS, _W_SECTION_LIMIT, _W_HOLDS_EXCLUSIVE = range(6, 11)
 _W_SECTION = 16
 _COLLECTIVE = int(Phase.COLLECTIVE)
 _RING_START, _RING_ENTRY_WORDS, RING_LENGTH = 32, 12, 16
@@ -150,9 +150,9 @@ class StatusSlot:
         """Say which state is completely in a snapshot slot."""
         self._words[_W_PUBLISHED] = step
 
-    def note_device(self, is_held: bool) -> None:
-        """Say whether the process has opened a device that a successor may need."""
-        self._words[_W_HOLDS_DEVICE] = is_held
+    def note_exclusive(self, is_held: bool) -> None:
+        """Say whether the process holds what a successor may need and only one may have, such as a device or a port."""
+        self._words[_W_HOLDS_EXCLUSIVE] = is_held
 
     def publish(self, report: StepReport, *, done_wall_us: int) -> None:
         """Put the report of a finished step into the ring; its step number is written last."""
@@ -185,9 +185,9 @@ class StatusSlot:
         return self._words[_W_GENERATION]
 
     @property
-    def holds_device(self) -> bool:
-        """Whether the process holds a device, by its own word."""
-        return bool(self._words[_W_HOLDS_DEVICE])
+    def holds_exclusive(self) -> bool:
+        """Whether the process holds such a thing, by its own word."""
+        return bool(self._words[_W_HOLDS_EXCLUSIVE])
 
     def view(self) -> SlotView:
         """Read the page once."""

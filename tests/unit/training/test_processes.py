@@ -70,8 +70,8 @@ def test_an_end_that_was_noticed_is_known_before_the_process_is_gone(dying):
     assert not dying.is_gone
 
 
-def test_a_process_that_holds_a_device_has_ended_when_it_is_gone(dying):
-    dying.slot.note_device(True)
+def test_a_process_that_holds_what_a_successor_may_need_has_ended_when_it_is_gone(dying):
+    dying.slot.note_exclusive(True)
     dying.hear_early_notice()
     assert dying.exit_code is None
     dying.process.poll = lambda: 7

@@ -18,7 +18,7 @@ from lastgood.training.rank.ahead import ReadAhead
 from lastgood.training.rank.buckets import digest_of
 from lastgood.training.rank.checkpoint import load_checkpoint
 from lastgood.training.rank.comparing import compare_replay
-from lastgood.training.rank.devices import holds_device
+from lastgood.training.rank.exclusive import holds_exclusive
 from lastgood.training.rank.feed import Feed, warm_up
 from lastgood.training.rank.fitting import refuse_other_model
 from lastgood.training.rank.link import ReplayVerdict
@@ -93,6 +93,8 @@ class Generation:
         """True once this process published the script's own initial state."""
         self._is_in_start = True
         """True until the script has its run."""
+        self._has_stepped = False
+        """True once a step was accepted in this generation."""
         self.passes: list[Pass] = []
         self._feed: Feed | None = None
         self._ahead = ReadAhead(link.run)
@@ -237,7 +239,12 @@ class Generation:
             world=self.world,
             store=self.link.run.store(self.number),
         )
-        self.link.slot.note_device(holds_device())
+        self._note_exclusive()
+        self._has_stepped = False
+
+    def _note_exclusive(self) -> None:
+        """Once joined, and behind the first step: scripts open ports and devices up to there."""
+        self.link.slot.note_exclusive(holds_exclusive(but=self.link.group.sockets))
 
     def _begin(self, plan: Plan | None) -> None:
         """Load the state and plan the passes that verify it; or start from the script's own state."""
@@ -359,6 +366,9 @@ class Generation:
         self.link.slot.publish(
             replace(report, digest=digests.replica), done_wall_us=self.clock.wall_us()
         )
+        if not self._has_stepped:
+            self._has_stepped = True
+            self._note_exclusive()
         return True
 
     def _wait_at_gate(self, step: int) -> bool:

@@ -89,6 +89,12 @@ class Group:
         self._note(before)
         dist.distributed_c10d._set_pg_timeout(COLLECTIVE_LIMIT)  # noqa: SLF001 - no public way to change it
 
+    @property
+    def sockets(self) -> frozenset[int]:
+        """Inodes of the sockets that belong to the group, also of the one that it listens on."""
+        with self._lock:
+            return frozenset(self._sockets.values())
+
     @contextmanager
     def noting(self) -> Generator[None]:
         """Take in the connections that are opened meanwhile: subgroups of this generation, to be cut with it."""

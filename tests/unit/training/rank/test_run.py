@@ -9,7 +9,7 @@ import torch
 
 from lastgood.recovery.messages import VerifyMode
 from lastgood.training import control
-from lastgood.training.rank import environment
+from lastgood.training.rank import environment, generation
 from lastgood.training.rank.build import Blueprint
 from lastgood.training.rank.generation import Generation
 from lastgood.training.rank.group import Group
@@ -162,6 +162,21 @@ def test_the_noise_of_a_step_that_does_not_repeat_is_measured_eight_times(world)
     assert sizes == sorted(sizes)
     assert sizes[-1] > 1.5 * sizes[0]
     assert worker.run.steps_done == 3
+
+
+def test_what_a_script_opened_by_the_end_of_its_first_step_is_noted(world, monkeypatch):
+    opened = []
+    monkeypatch.setattr(generation, "holds_exclusive", lambda **_: bool(opened))
+    worker, noted = world(), []
+    for batch in worker.run.batches(steps=2):
+        noted.append(worker.link.slot.holds_exclusive)
+        with worker.run.step() as step:
+            opened.append("a port")
+            worker.optimizer.zero_grad()
+            step.loss = worker.run.model(batch).square().mean()
+            step.loss.backward()
+            worker.optimizer.step()
+    assert noted[:2] == [False, True]
 
 
 def test_steps_go_on_over_as_many_epochs_as_they_need(world):
