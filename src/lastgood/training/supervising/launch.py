@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lastgood.base.errors import BadInput, RecoveryError, Refused
 from lastgood.base.units import format_duration
 from lastgood.training.processes import WorkerProcess, describe_exit
+from lastgood.training.supervising.shutdown import wait_for
 
 if TYPE_CHECKING:
     from lastgood.training.supervising.supervisor import Supervisor
@@ -86,6 +87,7 @@ def _replace_killed(
             needs="workers that live that long",
             next="look for the kernel's out-of-memory killer: type dmesg | tail",
         )
+    wait_for(supervisor, worker)
     worker.close()
     del supervisor.workers[worker.name]
     start_worker(supervisor, is_spare=False)

@@ -1,7 +1,9 @@
 """The first crew: who serves, who is a spare, and that the ledger knows both from the start."""
 
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
+from lastgood.training.supervising import launch
 from lastgood.training.supervising.launch import _choose_ranks
 
 
@@ -31,3 +33,14 @@ def test_a_worker_with_other_bits_is_refused_and_parks_nowhere():
     _choose_ranks(supervisor)
     assert (supervisor.serving, supervisor.spares) == (("w0", "w2"), ["w3"])
     assert [(body["worker"], body["state"]) for _, body in events] == [("w1", "refused"), ("w3", "parked")]  # fmt: skip
+
+
+def test_one_that_was_killed_before_it_was_ready_is_reaped_before_another_is_started(monkeypatch):
+    """Its end is known before the kernel is through with it: whoever is forgotten then stays a zombie."""
+    order = MagicMock()
+    worker = SimpleNamespace(name="w0", process=order.process, close=order.close)
+    supervisor = MagicMock(workers={"w0": worker})
+    monkeypatch.setattr(launch, "start_worker", order.start)
+    launch._replace_killed(supervisor, worker, -9, replaced_count=1)
+    assert [call[0] for call in order.mock_calls] == ["process.wait", "close", "start"]
+    assert not supervisor.workers
