@@ -138,8 +138,11 @@ class CountingHook:
         else:
             buffer.mul_(1.0 / dist.get_world_size())
             reduced = dist.all_reduce(buffer, async_op=True).get_future()
-        place = (number, bucket.index())
-        return self._reductions.follow(reduced, lambda done: self._completed(done, place))
+        finish = partial(self._completed, place=(number, bucket.index()))
+        if inner is not None and not buffer.is_cpu:
+            # Done once its work is queued on the device, and it makes who waits for it wait for that work too.
+            return reduced.then(finish)
+        return self._reductions.follow(reduced, finish)
 
     def _completed(
         self, done: torch.futures.Future[torch.Tensor], place: tuple[int, int]

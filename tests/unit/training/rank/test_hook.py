@@ -1,6 +1,7 @@
 """The hook sees everything and changes nothing: same bits as DDP without a hook, in groups of one and of two threads."""
 
 import threading
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -149,3 +150,20 @@ def test_completions_from_many_threads_are_all_counted(slot):
     for thread in threads:
         thread.join()
     assert slot.view().completions == 800
+
+
+class OnDevice(torch.Tensor):
+    is_cpu = False
+
+
+def test_the_future_of_a_users_hook_on_a_device_is_not_replaced(slot):
+    """It says behind which work of the device the gradient is; a future of our own would be done before that."""
+    reductions, reduced = Reductions(), torch.futures.Future()
+    bucket = MagicMock()
+    bucket.buffer.return_value = torch.ones(3).as_subclass(OnDevice)
+    hook = CountingHook(slot, NoInjection(), reductions, lambda _state, _bucket: reduced)
+    given = hook._reduce(bucket, 1, hook._inner, None)
+    reductions.revoke()
+    assert not given.done()
+    reduced.set_result(torch.ones(3))
+    assert torch.equal(given.wait(), torch.ones(3))
