@@ -43,6 +43,8 @@ ARMED_WAIT_US_MAX = 120_000_000
 """How long the injector stays for the recovery from a fault inside a rank that was the last of its tape."""
 POLL_US = 3_000
 """Short against a step, long enough to leave the processor to the ranks."""
+PHASE_POLL_US = 300
+"""A phase of a recovery may be over in a few milliseconds."""
 
 
 @dataclass(slots=True)
@@ -123,7 +125,7 @@ class Player:
                 self._identities.note(state.ranks)
                 if self._is_due(fault, state):
                     return ""
-            self._clock.sleep_us(POLL_US)
+            self._clock.sleep_us(POLL_US if fault.when.phase is None else PHASE_POLL_US)
 
     def _is_due(self, fault: Fault, state: RunState) -> bool:
         when, rank = fault.when, fault.target.rank or 0

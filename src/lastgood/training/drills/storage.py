@@ -9,7 +9,6 @@ from pathlib import Path
 
 from lastgood.faults.spec import Fault, FaultKind, Target, When
 from lastgood.training.drills.drill import (
-    SETTLE_STEPS,
     Drill,
     Expectation,
     JobSettings,
@@ -239,7 +238,7 @@ DRILLS: tuple[Drill, ...] = (
                 id="remove",
                 kind=FaultKind.REMOVE_STORE,
                 target=Target(rank=0),
-                when=When(step=SETTLE_STEPS, phase="verifying"),
+                when=When(t_us=0, phase="verifying"),
             ),
         ),
         expect=Expectation(
