@@ -1,6 +1,5 @@
 """The player of a tape, against a run that only says what it is told to say."""
 
-import io
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +17,7 @@ LASTS_US = 2_000
 
 
 @pytest.mark.parametrize("begins_us", range(9_000, 12_000, 500))
-def test_a_phase_that_is_over_in_two_milliseconds_is_not_missed(begins_us, monkeypatch):
+def test_a_phase_that_is_over_in_two_milliseconds_is_not_missed(begins_us, monkeypatch, tmp_path):
     clock = ManualClock()
 
     def state():
@@ -41,6 +40,7 @@ def test_a_phase_that_is_over_in_two_milliseconds_is_not_missed(begins_us, monke
         faults=(fault,), seed=1, provenance=Provenance(kind=FigureKind.ASSUMED, source="a test")
     )
     run = SimpleNamespace(state=state, published_step=lambda _rank: 12)
-    player = injector.Player(tape, run=run, log=io.BytesIO(), clock=clock, limit_us=50_000)
-    assert player.play() == 0
+    with (tmp_path / "log.jsonl").open("wb") as log:
+        player = injector.Player(tape, run=run, log=log, clock=clock, limit_us=50_000)
+        assert player.play() == 0
     assert begins_us <= clock.monotonic_us() < begins_us + LASTS_US
