@@ -294,6 +294,11 @@ class Channel:
         for line in lines:
             yield self._decoder.decode(line)
 
+    def close(self) -> None:
+        """Give the socket back; nothing is heard or said any more."""
+        self.is_closed = True
+        self.socket.close()
+
     def has_input(self, timeout_s: float) -> bool:
         """True when something can be read within the time."""
         readable, _, _ = select.select([self.socket], [], [], timeout_s)

@@ -125,7 +125,7 @@ class WorkerProcess:
         with suppress(OSError):
             os.close(self.pidfd)
         self._life.close()
-        self.channel.socket.close()
+        self.channel.close()
         if self._log is not None:
             self._log.close()
 

@@ -1,6 +1,7 @@
 """Messages arrive whole, in order, however the bytes were cut; a peer that is gone is no exception."""
 
 import socket
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from lastgood.training import control
 from lastgood.training.control import Channel
+from lastgood.training.supervising.supervisor import Supervisor
 
 MESSAGES = [
     control.Hello(worker="w1", pid=7, golden="ab", versions={"torch": "2"}),
@@ -121,3 +123,14 @@ def test_a_worker_does_not_take_what_only_a_supervisor_may_hear(pair):
     supervisor.socket.sendall(msgspec.json.encode(MESSAGES[0]) + b"\n")
     with pytest.raises(msgspec.ValidationError):
         list(worker.receive())
+
+
+def test_a_worker_that_was_let_go_in_this_turn_is_heard_no_more():
+    """What another worker said in the same turn can end it."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        channel = Channel(ours, control.ToSupervisor)
+        Channel(theirs, control.ToWorker).send(control.Parked(generation=1))
+        channel.close()
+        Supervisor._hear_all(None, SimpleNamespace(channel=channel))  # type: ignore[arg-type]
+        assert not channel.send(control.Proceed(generation=1))
