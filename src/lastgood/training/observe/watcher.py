@@ -16,6 +16,8 @@ from lastgood.signals import liveness
 from lastgood.signals.reading import Assessment, Phase, Question, Symptom, Verdict
 from lastgood.training.observe import case
 from lastgood.training.observe.words import (
+    broken_groups,
+    has_left,
     left_early,
     numbered_on,
     of_a_group,
@@ -116,6 +118,8 @@ class Watcher:
         self._own_name = "the supervisor" if host is None else f"the watcher of {host}"
         self._book = case.Book(run=run, host=host or os.uname().nodename, world=world)
         self._dump: JobDump | None = None
+        self._through: set[int] = set()
+        """Ranks whose script had ended when the dump began."""
         self._next_liveness_us = 0
         self._looked_us: int | None = None
         self._memory: liveness.LivenessMemory | None = None
@@ -283,7 +287,7 @@ class Watcher:
         found = liveness.assess(
             readings, limits=self._watch.limits, now_us=now_us, previous=self._memory
         )
-        found = with_advice(self._patient(found, readings), readings)
+        found = with_advice(self._patient(found, readings, now_us), readings)
         self._memory = liveness.remember(self._memory, readings, now_us=now_us)
         self.last_verdict = found
         was_open = self._book.open
@@ -294,6 +298,7 @@ class Watcher:
         )
         self._say_traces()
         if was_open is None and self._book.open is not None:
+            self._through = {r.rank for r in self.ranks if r.ending is not None}
             self._dump = JobDump(self.ranks, self._stacks, now_us=now_us)
 
     def _progress(self, readings: Sequence[RankReading]) -> case.Progress:
@@ -316,16 +321,18 @@ class Watcher:
             return replace(reading, phase=Phase.FINISHED, exit_code=0)
         return reading
 
-    def _patient(self, found: Assessment, readings: Sequence[RankReading]) -> Assessment:
+    def _patient(
+        self, found: Assessment, readings: Sequence[RankReading], now_us: int
+    ) -> Assessment:
         """What an unchanged script needs besides: it declares no sections, and a rank may leave early."""
         found = without_later_ends(found, readings, self._seen_alive())
-        left = [r for r in readings if r.exit_code == 0]
-        victims = {r.rank for r in readings if r.raised is not None and r.raised.is_group_error}
-        if victims and found.verdict is not Verdict.OK and set(found.culprits) <= victims:
-            return self._of_victims(found, readings, left)
+        left = [r for r in readings if has_left(r)]
+        broken = broken_groups(readings)
+        if broken and found.verdict is not Verdict.OK and set(found.culprits) <= set(broken):
+            return self._of_victims(found, readings, left, now_us - min(broken.values()))
         if found.verdict is not Verdict.UNKNOWN or found.symptom is not Symptom.HANG:
             return found
-        living = [r for r in readings if r.exit_code is None]
+        living = [r for r in readings if r.exit_code is None and not has_left(r)]
         if left and living:
             return left_early(left, living, onset_us=found.onset_us)
         is_waiting = any(r.phase is Phase.COLLECTIVE for r in living)
@@ -335,19 +342,24 @@ class Watcher:
         return found
 
     def _of_victims(
-        self, found: Assessment, readings: Sequence[RankReading], left: Sequence[RankReading]
+        self,
+        found: Assessment,
+        readings: Sequence[RankReading],
+        left: Sequence[RankReading],
+        broken_for_us: int,
     ) -> Assessment:
         """Only ranks that ended of a peer's end are in sight: the peer left early, or it is on another host."""
         if left:
-            others = [r for r in readings if r.exit_code != 0]
+            others = [r for r in readings if not has_left(r)]
             return left_early(left, others, onset_us=found.onset_us)
         if self._is_all:
+            is_open = any(r.exit_code is None and r.raised is None for r in readings)
+            if is_open and broken_for_us <= self._watch.limits.group_error_us:
+                # What ended the group may show only now: sockets close before a process is gone.
+                return Assessment(question=Question.LIVENESS, verdict=Verdict.SUSPECT)
             return of_a_group(found, readings, self._group_advice)
-        self._say_once(
-            ENDED_OF_HOST,
-            found,
-            {"victims": [r.rank for r in readings if r.raised is not None]},
-        )
+        victims = list(broken_groups(readings))
+        self._say_once(ENDED_OF_HOST, found, {"victims": victims})
         return Assessment(question=Question.LIVENESS, verdict=Verdict.SUSPECT)
 
     def _seen_alive(self) -> set[int]:
@@ -401,7 +413,7 @@ class Watcher:
             return
         dump, self._dump = self._dump, None
         dump.close()
-        groups = group_stacks(dump.stacks())
+        groups = group_stacks(dump.stacks(), through=self._through)
         self._keep(case.diagnosed(self._book, groups, asked=dump.asked_count, now_us=now_us))
 
     def _keep(self, book: case.Book) -> None:

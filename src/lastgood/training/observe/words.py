@@ -48,6 +48,17 @@ def numbered_on(reading: RankReading, offset: int) -> RankReading:
     )
 
 
+def has_left(reading: RankReading) -> bool:
+    """Whether the rank is through with its script, with code 0; Python may still take its process apart."""
+    return reading.phase is Phase.FINISHED and reading.exit_code in {None, 0}
+
+
+def broken_groups(readings: Sequence[RankReading]) -> dict[int, int]:
+    """The ranks whose group broke, each with when it raised the error of it (monotonic)."""
+    raised = ((r.rank, r.raised) for r in readings)
+    return {rank: e.t_us for rank, e in raised if e is not None and e.is_group_error}
+
+
 def left_early(
     left: Sequence[RankReading], living: Sequence[RankReading], *, onset_us: int | None
 ) -> Assessment:

@@ -7,7 +7,6 @@ is the one to look at. A run that is recovered dumps its suspects only; an obser
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,25 +14,18 @@ from lastgood.base.figures import measured
 from lastgood.contract.taxonomy import EventKind, Symptom
 from lastgood.evidence.incident_part import ranks_text
 from lastgood.evidence.report import Cell, Column, Note, Section, Table
+from lastgood.evidence.wording import instant_text
 from lastgood.ledger.ettr import RunTimes
 from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.incident import Incident
+from lastgood.training.report.remarks import remarks_of
 from lastgood.training.report.spares import serving
+from lastgood.training.watching.job_code import own_frame
 from lastgood.training.watching.stack_groups import ProcessStack, group_stacks
 
 SYMPTOMS: Final = frozenset((Symptom.HANG, Symptom.SLOW))
 """Incidents in which the place where a process stands says something."""
 FRAMES_MAX: Final = 12
-_LIBRARIES: Final = frozenset(
-    (
-        "accelerate", "datasets", "deepspeed", "fsspec", "lastgood", "lightning", "lightning_fabric", "numpy", "pandas",
-        "PIL", "pyarrow", "pytorch_lightning", "scipy", "torch", "torchdata", "torchvision", "tqdm", "transformers",
-        "triton", "webdataset",
-    )
-)  # fmt: skip
-"""Packages whose frames say how a process waits, not where the job was; dumps have paths from a package on."""
-_PLACE: Final = re.compile(r"\(([^()]+):\d+\)$")
-_OUTSIDE: Final = ("site-packages/", "dist-packages/", "/lib/python", "<frozen", "<string>")
 _LAUNCHER: Final = re.compile(r"\(<frozen runpy>|\(lastgood/training/rank/(observed|worker)\.py")
 """Frames of whoever started the script: the same in every process."""
 WAITING: Final = "unknown rank"
@@ -52,17 +44,22 @@ class Group(NamedTuple):
 
 
 def stacks_section(events: Sequence[Event], run: str, times: RunTimes) -> Section:
-    """One table for each incident that has stacks, with the frames of each group below it."""
+    """One table for each incident, and each remark, that has stacks, with the frames of each group below it."""
     own = [e for e in in_effect(events) if e.run == run and _is_about_stacks(e)]
     tables: list[Table] = []
     bare: list[str] = []
     for number, incident in enumerate(times.incidents, start=1):
         groups = groups_of(own, incident)
         if groups:
-            tables.append(_table(number, groups, times.wall.as_of_us))
-            tables.extend(_frames(number, groups))
+            tables.extend(_tables(str(number), f"Incident {number}", groups, times.wall.as_of_us))
         elif incident.symptom in SYMPTOMS:
             bare.append(str(number))
+    for number, event in enumerate(remarks_of(events, run), start=1):
+        groups = _read_groups(event.body.get("stack_groups"))
+        if groups:
+            at = instant_text(time_of(event), with_date=False)
+            title = f"Remark of {at}"
+            tables.extend(_tables(f"remark-{number}", title, groups, times.wall.as_of_us))
     if not tables and not bare:
         note = Note(text="No rank hung or fell behind, so no stacks were taken.")
         return Section(name="stacks", title="Where hung ranks stood", notes=(note,))
@@ -92,7 +89,7 @@ def groups_of(own: Sequence[Event], incident: Incident) -> list[Group]:
         if isinstance(e.body.get(key), list)
     ]
     if written:
-        return _compared(g for g in map(_read_group, written[-1]) if g is not None)
+        return _read_groups(written[-1])
     begin_us = incident.detected_us or incident.opened_us
     if begin_us is None:
         return []
@@ -136,6 +133,11 @@ def _is_dump(event: Event) -> bool:
     return event.kind == EventKind.OBSERVATION and event.body.get("what") == "stack dump"
 
 
+def _read_groups(plain: Any) -> list[Group]:
+    found = plain if isinstance(plain, list) else ()
+    return _compared(g for g in map(_read_group, found) if g is not None)
+
+
 def _read_group(plain: Any) -> Group | None:
     if not isinstance(plain, dict) or not isinstance(plain.get("stack"), list):
         return None
@@ -154,7 +156,11 @@ def _standing(is_usual: bool, is_outlier: bool) -> str:
     return "outlier" if is_outlier else "usual" if is_usual else ""
 
 
-def _table(number: int, groups: Sequence[Group], as_of_us: int) -> Table:
+def _tables(key: str, title: str, groups: Sequence[Group], as_of_us: int) -> list[Table]:
+    return [_table(key, title, groups, as_of_us), *_frames(key, title, groups)]
+
+
+def _table(key: str, title: str, groups: Sequence[Group], as_of_us: int) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for place, group in enumerate(groups, start=1):
         count = measured(
@@ -179,15 +185,15 @@ def _table(number: int, groups: Sequence[Group], as_of_us: int) -> Table:
         Column(title="Innermost of the job's own code", is_number=False),
     )  # fmt: skip
     return Table(
-        name=f"stacks-{number}",
-        title=f"Incident {number}: {len(groups)} stack group{'s' if len(groups) > 1 else ''}",
+        name=f"stacks-{key}",
+        title=f"{title}: {len(groups)} stack group{'s' if len(groups) > 1 else ''}",
         columns=columns,
         rows=tuple(rows),
         note=f"Outlier{'s' if len(outliers) > 1 else ''}: {'ranks' if len(outliers) > 1 else 'rank'} {ranks_text(outliers)}." if outliers else "",
     )  # fmt: skip
 
 
-def _frames(number: int, groups: Sequence[Group]) -> list[Table]:
+def _frames(key: str, title: str, groups: Sequence[Group]) -> list[Table]:
     """The frames of each group; the outer end of a long stack is the same in every process and says little."""
     found = []
     for place, group in enumerate(groups, start=1):
@@ -196,8 +202,8 @@ def _frames(number: int, groups: Sequence[Group]) -> list[Table]:
         more = len(told) - len(shown)
         found.append(
             Table(
-                name=f"stack-{number}-{place}",
-                title=f"Incident {number}, group {place}: frames, innermost first",
+                name=f"stack-{key}-{place}",
+                title=f"{title}, group {place}: frames, innermost first",
                 columns=(
                     Column(title="Frame", is_number=False),
                     Column(title="Where", is_number=False),
@@ -216,18 +222,3 @@ def _shortened(frame: str | None) -> str | None:
         return None
     function, mark, place = frame.rpartition(" (")
     return f"{function}{mark}{'/'.join(place.split('/')[-2:])}"
-
-
-def own_frame(stack: Sequence[str]) -> str | None:
-    """The innermost frame that is no library's: where the job's own code was."""
-    return next((frame for frame in stack if not _is_library(frame)), None)
-
-
-def _is_library(frame: str) -> bool:
-    """True for a frame of Python's own library or of a known package: `weakref.py` as much as `torch/nn/...`."""
-    found = _PLACE.search(frame)
-    file = found[1] if found else frame
-    if any(mark in file for mark in _OUTSIDE):
-        return True
-    first = file.partition("/")[0].removesuffix(".py")
-    return first in _LIBRARIES or first in sys.stdlib_module_names

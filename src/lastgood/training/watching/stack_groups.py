@@ -8,12 +8,16 @@ and every other group is an outlier. With a tie nobody is usual and nobody is od
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lastgood.training.watching.job_code import own_frame
+
 TRAINER, LOADER, OTHER = "trainer", "loader", "other"
 FRAMES_MAX = 64
+THROUGH = "through with its script"
+"""Stands for the stack of a rank behind its script: there Lastgood and Python clean up, at a place that says nothing."""
 _OWN = "lastgood/training/rank/counting.py"
 """Our own hooks are in every stack and say nothing."""
 _LOADER_FRAME = "torch/utils/data/_utils/worker.py"
@@ -57,11 +61,16 @@ class StackGroup:
         }
 
 
-def group_stacks(dumps: Iterable[ProcessStack]) -> list[StackGroup]:
-    """The groups, usual ones first, trainers before loaders."""
+def group_stacks(
+    dumps: Iterable[ProcessStack], *, through: Collection[int] = ()
+) -> list[StackGroup]:
+    """The groups, usual ones first, trainers before loaders; ranks `through` had ended their script before the dump."""
     members: dict[tuple[str, tuple[str, ...]], list[ProcessStack]] = {}
     for dump in dumps:
         frames = main_thread(dump.text)
+        is_behind = dump.rank in through and not dump.is_child
+        if frames and is_behind and own_frame(frames) is None:
+            frames = (THROUGH,)
         if frames:
             members.setdefault((_role(dump, frames), frames), []).append(dump)
     groups = [_group(role, frames, found, members) for (role, frames), found in members.items()]

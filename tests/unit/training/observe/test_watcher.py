@@ -20,6 +20,7 @@ from lastgood.training.observe.watcher import ENDED_OF_HOST, WAITS_FOR_HOST, Wat
 from lastgood.training.observe.words import UNDECLARED
 from lastgood.training.recorder import Recorder
 from lastgood.training.slot import StatusSlot
+from lastgood.training.watching.stack_groups import THROUGH, ProcessStack
 
 LATER_US = 3_000_000
 """More than the limit of a second."""
@@ -59,9 +60,14 @@ class Rank:
     def wait_in_collective(self) -> None:
         self.slot.count_launch(is_last=True)
 
-    def end_of_a_peer(self, peers_alive: tuple[int, ...] = ()) -> None:
+    def leave(self) -> None:
+        """Come to the end of its script with code 0; the process is still there."""
+        self.ending = EndingNote(0, None, "")
+        self.slot.enter(Phase.FINISHED)
+
+    def end_of_a_peer(self, peers_alive: tuple[int, ...] = (), t_us: int = 1) -> None:
         raised = Raised(
-            type_name="RuntimeError", message="gloo", is_group_error=True, step=1, t_us=1
+            type_name="RuntimeError", message="gloo", is_group_error=True, step=1, t_us=t_us
         )
         self.exit_code, self.ending = 1, EndingNote(1, raised, "trace", peers_alive)
 
@@ -256,6 +262,70 @@ def test_a_rank_that_left_with_code_0_is_named_and_not_its_victims(tmp_path):
     scene.look()
     (opened,) = scene.of("incident.open")
     assert (opened.symptom, opened.ranks) == ("process_exit", (1,))
+
+
+def test_a_rank_that_left_is_named_while_python_still_takes_it_apart(tmp_path):
+    """Its sockets close before its process is gone, so its peers end first."""
+    scene = Scene(tmp_path, ranks=2)
+    for rank in scene.ranks:
+        rank.step(1)
+    scene.ranks[1].leave()
+    scene.ranks[0].end_of_a_peer(t_us=SystemClock().monotonic_us())
+    scene.look()
+    (opened,) = scene.of("incident.open")
+    assert (opened.symptom, opened.ranks) == ("process_exit", (1,))
+    assert opened.body["evidence"][0].startswith("rank 1 (r1) ended with exit code 0, after step 1")
+
+
+def test_a_rank_that_does_not_end_behind_its_script_is_named_by_those_that_wait_for_it(tmp_path):
+    scene = Scene(tmp_path)
+    for rank in scene.ranks:
+        rank.step(1)
+    scene.ranks[1].leave()
+    for rank in (scene.ranks[0], scene.ranks[2]):
+        rank.wait_in_collective()
+    scene.look(LATER_US)
+    (opened,) = scene.of("incident.open")
+    assert (opened.symptom, opened.ranks) == ("process_exit", (1,))
+
+
+def test_what_broke_a_group_may_show_a_moment_later(tmp_path):
+    scene = Scene(tmp_path, ranks=2)
+    for rank in scene.ranks:
+        rank.step(1)
+    now_us = SystemClock().monotonic_us()
+    scene.ranks[0].end_of_a_peer(t_us=now_us)
+    scene.look_at(now_us + LATER_US)
+    assert scene.of("incident.open") == []
+    scene.ranks[1].exit_code = -9
+    scene.look_at(now_us + LATER_US + TURN_US)
+    (opened,) = scene.of("incident.open")
+    assert (opened.symptom, opened.ranks) == ("process_exit", (1,))
+
+
+def test_what_broke_a_group_is_not_waited_for_without_end(tmp_path):
+    scene = Scene(tmp_path, ranks=2)
+    for rank in scene.ranks:
+        rank.step(1)
+    now_us = SystemClock().monotonic_us()
+    scene.ranks[0].end_of_a_peer(t_us=now_us)
+    scene.look_at(now_us + 2 * LATER_US)
+    assert [(e.symptom, e.ranks) for e in scene.of("incident.open")] == [("group_error", ())]
+
+
+def test_a_rank_behind_its_script_stands_at_no_place_of_lastgoods(tmp_path, monkeypatch):
+    scene = Scene(tmp_path, ranks=2)
+    dump = 'Thread 1 (active): "MainThread"\n    flush_files (lastgood/training/teardown.py:82)\n'
+    found = [ProcessStack(rank, 100 + rank, is_child=False, text=dump) for rank in (0, 1)]
+    monkeypatch.setattr(module.JobDump, "stacks", lambda _self: found)
+    for rank in scene.ranks:
+        rank.step(1)
+    scene.ranks[1].leave()
+    scene.ranks[0].wait_in_collective()
+    scene.look(LATER_US)
+    (diagnosed,) = scene.of("diagnose")
+    told = {tuple(g["ranks"]): g["stack"] for g in diagnosed.body["stack_groups"]}
+    assert told == {(1,): [THROUGH], (0,): ["flush_files (lastgood/training/teardown.py:82)"]}
 
 
 def test_a_rank_that_asked_to_be_requeued_is_no_failure(tmp_path):

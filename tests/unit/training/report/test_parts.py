@@ -16,8 +16,9 @@ from lastgood.ledger.event import new_event
 from lastgood.ledger.incident import Incident
 from lastgood.training.report.section import build_section
 from lastgood.training.report.spares import standings
-from lastgood.training.report.stacks import groups_of, own_frame
+from lastgood.training.report.stacks import groups_of
 from lastgood.training.states.checkpointing import LATE
+from lastgood.training.watching.job_code import own_frame
 from tests.unit.evidence import sample_full_run as full
 from tests.unit.evidence import sample_run
 from tests.unit.evidence.sample_run import FAULTS, STEP_US

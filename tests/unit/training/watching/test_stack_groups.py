@@ -1,6 +1,7 @@
 """Stacks of equal text are one group; the largest is usual, the others are named, and a tie names nobody."""
 
 from lastgood.training.watching.stack_groups import (
+    THROUGH,
     ProcessStack,
     group_stacks,
     main_thread,
@@ -35,6 +36,18 @@ INSIDE = """Thread 0x00007f1 (most recent call first):
 Current thread 0x00007f2 (most recent call first):
   File "/srv/venv/lib/python3.11/site-packages/torch/autograd/__init__.py", line 353 in backward
   File "train.py", line 20 in <module>
+"""
+
+
+FLUSHING = """Thread 7 (active): "MainThread"
+    __subclasscheck__ (<frozen abc>:123)
+    flush_files (lastgood/training/teardown.py:82)
+    main (lastgood/training/rank/observed.py:75)
+    _run_code (<frozen runpy>:88)
+"""
+CLOSING = """Thread 8 (idle): "MainThread"
+    __del__ (train.py:71)
+    _note (lastgood/training/teardown.py:70)
 """
 
 
@@ -87,3 +100,19 @@ def test_pythons_own_dump_is_read_too_and_its_last_thread_is_the_main_one():
 def test_a_dump_without_frames_is_no_stack():
     assert main_thread("Error: no such process\n") == ()
     assert group_stacks(stacks("", WAITING))[0].ranks == (1,)
+
+
+def test_ranks_behind_their_script_are_one_group_wherever_lastgood_is_at_work():
+    dumps = stacks(WAITING, FLUSHING, FLUSHING.replace(":82", ":83"))
+    through = [g for g in group_stacks(dumps, through={1, 2}) if g.stack == (THROUGH,)]
+    assert [g.ranks for g in through] == [(1, 2)]
+
+
+def test_what_the_job_does_behind_its_script_is_its_own_code_still():
+    (group,) = group_stacks(stacks(CLOSING), through={0})
+    assert group.stack[0] == "__del__ (train.py:71)"
+
+
+def test_a_loader_of_a_rank_behind_its_script_keeps_its_place():
+    (group,) = group_stacks([ProcessStack(1, 201, True, LOADER)], through={1})
+    assert "_worker_loop" in group.stack[0]
