@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -215,21 +216,24 @@ class LedgerFile(NamedTuple):
 def read_ledger_file(path: Path) -> LedgerFile:
     """Look at the place as a command would that uses it, and change nothing."""
     from lastgood.evidence.folder_words import refuse_folder
+    from lastgood.ledger.place import default_folder
     from lastgood.ledger.schema import open_read_only
 
     try:
         refuse_folder(path)
-        if os.path.isfile(path) and os.path.getsize(path):
+        if os.path.isfile(path):
             open_read_only(path).close()
             return LedgerFile("a ledger is there")
     except LastgoodError as error:
         return LedgerFile("", f"{error.what}, found {error.found}", error.next)
-    if os.path.isfile(path):
-        return LedgerFile("an empty file, which becomes a ledger")
-    above = next((p for p in path.absolute().parents if os.path.exists(p)), Path("/"))
+    folder = path.absolute().parent
+    above = next((p for p in (folder, *folder.parents) if os.path.exists(p)), Path("/"))
     if not os.path.isdir(above):
         return LedgerFile("", f"{above} is a file and no folder", "name another path")
+    if above != folder != default_folder():
+        make = f"check the name, or run: mkdir -p {shlex.quote(str(folder))}"
+        return LedgerFile("", f"its folder {folder} does not exist", make)
     if not os.access(above, os.W_OK | os.X_OK):
         return LedgerFile("", f"{above} cannot be written by this user", f"run: ls -ld {above}")
-    made = "" if above == path.absolute().parent else f", and its folder will be made in {above}"
+    made = "" if above == folder else f", and its folder will be made in {above}"
     return LedgerFile(f"no ledger yet{made}")

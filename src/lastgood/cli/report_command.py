@@ -160,6 +160,9 @@ def _stored(paths: Sequence[Path], ledger: Path | None) -> Path | None:
         if is_bundle(path) or is_bundle_file(path):
             refuse_folder(path)
     stored = [path for path in named if is_ledger(path) or is_export(path)]
+    if len(paths) == 1 and not stored and _is_empty_file(paths[0]):
+        # No log either: it is taken for a ledger, and whoever opens it says that it is none.
+        stored = [*paths]
     if len(named) <= 1 and (not named or stored or ledger or not os.path.exists(named[0])):
         return named[0] if stored and is_export(named[0]) else ledger_path(named[0] if named else None)  # fmt: skip
     if stored or ledger is not None:
@@ -204,6 +207,10 @@ def is_ledger(path: Path) -> bool:
     except OSError:
         return False
     return head == SQLITE or (not head and path.with_name(path.name + "-wal").exists())
+
+
+def _is_empty_file(path: Path) -> bool:
+    return os.path.isfile(path) and not os.path.getsize(path)
 
 
 def _import(paths: Sequence[Path], place: Path) -> int:

@@ -350,7 +350,7 @@ def _kind(path: Path) -> Any:
     raise BadInput(
         "nothing to open",
         where=str(path),
-        found="a file of another kind",
+        found="a file of another kind" if head else "an empty file",
         needs=needs,
         next=f"if it is a log: lastgood import {path} --ledger LEDGER",
     )

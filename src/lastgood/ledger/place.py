@@ -64,8 +64,18 @@ def default_ledger(*, environment: Mapping[str, str] | None = None) -> Path:
     """
     environment = os.environ if environment is None else environment
     named = environment.get(VARIABLE)
-    path = Path(named).expanduser() if named else _state_folder(environment) / "ledger.db"
+    path = Path(named).expanduser() if named else default_folder(environment) / "ledger.db"
     return check_place(path, environment=environment)
+
+
+def default_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """The state folder of this user on this machine: where the ledger lies when nobody names one, and made for it."""
+    environment = os.environ if environment is None else environment
+    home = environment.get("HOME") or os.path.expanduser("~")
+    state = environment.get("XDG_STATE_HOME") or ""
+    # The XDG rule: a relative path in the variable is to be ignored.
+    base = Path(state) if os.path.isabs(state) else Path(home) / ".local" / "state"
+    return base / "lastgood"
 
 
 def check_place(path: Path, *, environment: Mapping[str, str] | None = None) -> Path:
@@ -150,14 +160,6 @@ def _is_network(fs_type: str, device: str) -> bool | None:
             return True
         return False if any(word in words for word in LOCAL_FUSE_WORDS) else None
     return False
-
-
-def _state_folder(environment: Mapping[str, str]) -> Path:
-    home = environment.get("HOME") or os.path.expanduser("~")
-    state = environment.get("XDG_STATE_HOME") or ""
-    # The XDG rule: a relative path in the variable is to be ignored.
-    base = Path(state) if os.path.isabs(state) else Path(home) / ".local" / "state"
-    return base / "lastgood"
 
 
 def _usable_path(environment: Mapping[str, str]) -> Path:

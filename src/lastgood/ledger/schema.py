@@ -160,13 +160,20 @@ def _has_log(path: Path) -> bool:
         return False
 
 
+def sqlite_uri(path: str | os.PathLike[str]) -> str:
+    """The file as SQLite takes it (with SQLITE_OPEN_URI), whatever the bytes of its name are."""
+    name = os.fsencode(path)
+    # Two slashes and no host: without them a path that begins with two would name one.
+    return f"file:{'//' if name.startswith(b'/') else ''}{quote(name)}"
+
+
 def _checked(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Connection:
-    uri = f"file:{quote(str(path))}" + "?immutable=1" * is_immutable
+    uri = sqlite_uri(path) + "?immutable=1" * is_immutable
     connection = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
     try:
         connection.set_busy_timeout(READ_BUSY_MS_MAX)
         connection.execute("PRAGMA query_only = 1")
-        check_identity(connection, path, may_be_empty=False)
+        check_identity(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -174,35 +181,24 @@ def _checked(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Conn
 
 
 def check_identity(
-    connection: apsw.Connection, path: str | os.PathLike[str], *, may_be_empty: bool
+    connection: apsw.Connection, path: str | os.PathLike[str], *, may_make: bool = False
 ) -> None:
-    """Refuses a file that is not a ledger, or that a newer lastgood has written.
+    """Refuses a file that is not a ledger, or that a newer lastgood has written; with `may_make` a new name would do.
 
     Raises:
         LedgerError: Codes LG-L04 (not a ledger: LedgerPathError) and LG-L05 (newer schema).
     """
-    other = "name another file" + (", or one that does not exist yet" if may_be_empty else "")
+    other = "name another file" + ", or one that does not exist yet" * may_make
     try:
         is_empty = one(connection, "SELECT count(*) FROM sqlite_schema") == 0
     except apsw.NotADBError as error:
-        raise LedgerPathError(
-            "not a ledger",
-            where=str(path),
-            found="a file of another kind",
-            needs="a file that lastgood has made",
-            next=other,
-            code="LG-L04",
-        ) from error
-    application_id = _pragma(connection, "application_id")
-    if application_id != APPLICATION_ID and not (is_empty and application_id == 0 and may_be_empty):
-        raise LedgerPathError(
-            "not a ledger",
-            where=str(path),
-            found="an empty database" if is_empty else "a SQLite database of something else",
-            needs="a file that lastgood has made",
-            next=other,
-            code="LG-L04",
-        )
+        raise _not_a_ledger(path, "a file of another kind", other) from error
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        if is_empty and not os.path.getsize(path):
+            other = f"{other}, or remove this one to have a ledger made there"
+            raise _not_a_ledger(path, "an empty file", other)
+        found = "an empty database" if is_empty else "a SQLite database of something else"
+        raise _not_a_ledger(path, found, other)
     version = _pragma(connection, "user_version")
     if version > SCHEMA_VERSION:
         raise LedgerError(
@@ -213,6 +209,17 @@ def check_identity(
             next="run: pip install --upgrade lastgood",
             code="LG-L05",
         )
+
+
+def _not_a_ledger(path: str | os.PathLike[str], found: str, following: str) -> LedgerPathError:
+    return LedgerPathError(
+        "not a ledger",
+        where=str(path),
+        found=found,
+        needs="a file that lastgood has made",
+        next=following,
+        code="LG-L04",
+    )
 
 
 class _Meaning(NamedTuple):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -29,15 +28,16 @@ import msgspec
 from lastgood.base.clock import Clock, SystemClock
 from lastgood.base.errors import LedgerError, LedgerPathError
 from lastgood.ledger.bulk import fresh_events, insert_batch, use_memory
+from lastgood.ledger.creation import make_ledger
 from lastgood.ledger.event import Event, decode_event, encode_event
 from lastgood.ledger.merkle import Frontier, leaf_hash
 from lastgood.ledger.schema import (
     HEAD_EVENT_COUNT,
     STORAGE_FAILURES,
     check_identity,
-    create_tables,
     one,
     open_read_only,
+    sqlite_uri,
     storage_errors,
 )
 from lastgood.ledger.tree_head import TreeHead
@@ -246,7 +246,7 @@ class Store:
             is_reader = one(self.connection, "PRAGMA query_only")
             self.connection.execute("PRAGMA query_only = 0")  # which forbids writing elsewhere too
             try:
-                self.connection.execute("VACUUM INTO ?", (str(target),))
+                self.connection.execute("VACUUM INTO ?", (sqlite_uri(target),))
             finally:
                 self.connection.execute(f"PRAGMA query_only = {is_reader}")
 
@@ -417,7 +417,7 @@ def open_store(
     projections: Sequence[Projection] = (),
     clock: Clock | None = None,
 ) -> Store:
-    """The ledger at this path, made (mode 0600) when it is not there and `create` is true.
+    """The ledger at this path, made (mode 0600) when it is not there and `create` is true; its folder must be there.
 
     Raises:
         LedgerError: Not a ledger, written by a newer lastgood, not readable or writable, or on a full disk.
@@ -430,15 +430,15 @@ def open_store(
             raise LedgerPathError(
                 "no such ledger", where=str(target), next="set LASTGOOD_LEDGER, or name the file"
             )
-        _make_file(target)
+        make_ledger(target)
     with storage_errors(target):
-        connection = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
+        connection = apsw.Connection(sqlite_uri(target), flags=flags)
         try:
             connection.set_busy_timeout(BUSY_MS_MAX)
-            check_identity(connection, target, may_be_empty=create)
+            check_identity(connection, target, may_make=create)
             _switch_to_wal(connection, clock or SystemClock())
             connection.execute("PRAGMA synchronous = FULL")
-            create_tables(connection, origin=f"lastgood.dev/ledger/{secrets.token_hex(8)}")
             return Store(target, connection, clock=clock or SystemClock(), projections=projections)
         except BaseException:
             connection.close()
@@ -477,11 +477,3 @@ def read_store(path: str | os.PathLike[str]) -> Store:
     except BaseException:
         connection.close()
         raise
-
-
-def _make_file(target: Path) -> None:
-    """An empty file that nobody else may read; SQLite gives its WAL the same mode."""
-    with storage_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with contextlib.suppress(FileExistsError):  # another process was faster
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

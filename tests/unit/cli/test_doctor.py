@@ -297,14 +297,16 @@ def test_the_doctor_describes_a_place_that_other_commands_refuse(cli, monkeypatc
         ("text", "failed", "a file of another kind"),
         ("text/l.db", "failed", "is a file and no folder"),
         ("good.db", "", "a ledger is there"),
-        ("empty.db", "", "an empty file, which becomes a ledger"),
+        ("empty.db", "failed", "not a ledger, found an empty file"),
         ("new.db", "", "no ledger yet"),
-        ("none/new.db", "", "its folder will be made in "),
+        ("none/new.db", "failed", "its folder "),
+        ("state/lastgood/ledger.db", "", "its folder will be made in "),
     ],
 )
-def test_the_doctor_looks_at_the_ledger_itself(cli, tmp_path, place, condition, told):
+def test_the_doctor_looks_at_the_ledger_itself(cli, tmp_path, monkeypatch, place, condition, told):
     from lastgood.ledger.store import open_store
 
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_text("hello " * 100)
     (tmp_path / "empty.db").touch()

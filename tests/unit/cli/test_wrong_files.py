@@ -18,6 +18,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wrong")
     (folder / "folder").mkdir()
     (folder / "text").write_text("hello\n")
+    (folder / "empty.db").touch()
     (folder / "job.py").write_text("import os\nx = 1\n")
     with sqlite3.connect(folder / "foreign.db") as connection:
         connection.execute("CREATE TABLE t (x)")
@@ -59,6 +60,16 @@ def place(tmp_path_factory):
         ("report good.db --html none/page.html", "No such file", "run: mkdir -p"),
         ("record health-check --node n --reason r --ledger folder", "a folder without a ledger", "name the file"),
         ("import kernel text --ledger folder", "a folder without a ledger", "name the file"),
+        ("report empty.db", "not a ledger: found an empty file", "or remove this one"),
+        ("report --ledger empty.db", "not a ledger: found an empty file", "or remove this one"),
+        ("verify empty.db", "not a ledger: found an empty file", "or remove this one"),
+        ("rates --ledger empty.db", "not a ledger: found an empty file", "or remove this one"),
+        ("plan --ledger empty.db", "not a ledger: found an empty file", "or remove this one"),
+        ("bundle empty.db -o out", "not a ledger: found an empty file", "or remove this one"),
+        ("record health-check --node n --reason r --ledger empty.db", "not a ledger: found an empty file", "or remove this one"),
+        ("import kernel text --ledger empty.db", "not a ledger: found an empty file", "or remove this one"),
+        ("record health-check --node n --reason r --ledger none/l.db", "the folder of the ledger does not exist", "mkdir -p"),
+        ("import kernel text --ledger none/l.db", "the folder of the ledger does not exist", "mkdir -p"),
     ],
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
@@ -69,6 +80,8 @@ def test_what_is_wrong_and_what_to_type_next(cli, place, monkeypatch, command, t
     assert "Errno" not in result.stderr
     assert told in result.stderr
     assert following in result.stderr
+    assert (place / "empty.db").read_bytes() == b""
+    assert not (place / "none").exists()
 
 
 def test_a_script_is_no_spool_whose_writer_was_killed(cli, place, monkeypatch):

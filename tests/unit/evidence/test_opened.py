@@ -198,7 +198,7 @@ def test_nothing_and_something_else_are_told_apart(tmp_path):
     ("make", "told"),
     [
         (lambda p: p.write_text("hello"), ("found a file of another kind", "lastgood import")),
-        (lambda p: p.write_bytes(b""), ("found a file of another kind",)),
+        (lambda p: p.write_bytes(b""), ("found an empty file",)),
         (lambda p: p.mkdir(), ("a folder without a ledger", "needs a ledger, a bundle")),
         (lambda p: (p.mkdir(), (p / "my.db").touch()), ("a folder with my.db", "my.db")),
         (lambda p: (p.mkdir(), (p / "manifest.json").write_text("[]")), ("bundle",)),

@@ -11,8 +11,10 @@ import pytest
 
 from lastgood.base.clock import ManualClock
 from lastgood.base.errors import LedgerCorrupt, LedgerError
+from lastgood.ledger import creation
 from lastgood.ledger.event import Event
 from lastgood.ledger.merkle import leaf_hash, root_of
+from lastgood.ledger.place import default_ledger
 from lastgood.ledger.store import Projection, Stored, open_store, read_store
 from lastgood.ledger.verify import verify_ledger
 from tests.unit.ledger.cases import START_US, clock_at, make_ledger, some_event, some_events
@@ -215,10 +217,43 @@ def test_a_missing_ledger_is_not_made_unasked(path):
     assert not path.exists()
 
 
-def test_an_empty_file_is_not_a_ledger_when_none_is_to_be_made(path):
+@pytest.mark.parametrize("create", [True, False])
+def test_an_empty_file_is_not_a_ledger_and_stays_empty(path, create):
     path.touch()
-    with pytest.raises(LedgerError, match="not a ledger"):
-        open_store(path, create=False)
+    with pytest.raises(LedgerError, match="not a ledger: found an empty file"):
+        open_store(path, create=create)
+    assert (path.read_bytes(), [*path.parent.iterdir()]) == (b"", [path])
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_ledger_is_whole_as_soon_as_it_has_its_name(path, monkeypatch, has_links):
+    if not has_links:
+
+        def link(*_a: object) -> None:
+            raise PermissionError("no links here")
+
+        monkeypatch.setattr(creation.os, "link", link)
+    creation.make_ledger(path)
+    assert (path.stat().st_mode & 0o777, [*path.parent.iterdir()]) == (0o600, [path])
+    assert verify_ledger(path).ok
+    before = path.read_bytes()
+    creation.make_ledger(path)
+    assert path.read_bytes() == before, "another process was faster"
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path):
+    with pytest.raises(LedgerError, match="folder of the ledger does not exist") as caught:
+        open_store(tmp_path / "mnt x" / "runs" / "ledger.db")
+    assert str(caught.value).endswith(f"run: mkdir -p '{tmp_path / 'mnt x' / 'runs'}'")
+    assert not (tmp_path / "mnt x").exists()
+
+
+def test_the_folder_of_the_default_ledger_is_ours_to_make(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("LASTGOOD_LEDGER", raising=False)
+    path = default_ledger()
+    open_store(path).close()
+    assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
