@@ -229,10 +229,9 @@ def _open(turn: Turn, assessment: Assessment) -> None:
         turn.change_case(raised=frozenset(assessment.culprits), raised_key=assessment.key)
     turn.enter(LoopPhase.SUSPECT, timeout_us=policy.exception_settle_us if is_exception else None)
     if diagnosis.return_count > policy.recurrence_limit:
-        escalate(
-            turn,
-            f"the same failure came back {diagnosis.return_count} times: {diagnosis.signature}",
-        )
+        words = f"the same failure came back {diagnosis.return_count} times: {diagnosis.signature}"
+        seen = "; ".join(assessment.evidence)
+        escalate(turn, f"{words}; the last time: {seen}" if seen else words)
         return
     _ask_for_stacks(turn, assessment)
 

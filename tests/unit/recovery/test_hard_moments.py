@@ -242,7 +242,8 @@ def test_an_error_that_moves_from_rank_to_rank_widens_and_then_stops_with_its_si
         s.restored(0, 1, 2, 3).replayed(0, 1, 2, 3)
     assert widths == [1, 4, 4]
     (call,) = escalations(s)
-    assert call.reason == "the same failure came back 3 times: exception/KeyError"
+    words = "the same failure came back 3 times: exception/KeyError; the last time: seen"
+    assert call.reason == words
 
 
 def test_an_error_in_every_replay_ends_after_the_limit_and_not_after_all_attempts():

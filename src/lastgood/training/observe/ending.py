@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_REQUEUE
 from lastgood.signals.reading import Phase, Raised
-from lastgood.training.trace_place import innermost_place
+from lastgood.training.trace_place import deciding_words, innermost_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def write_ending(
     if error is not None:
         note.update(
             type=type(error).__name__,
-            message=str(error)[:2000],
+            message=deciding_words(error)[:2000],
             is_group_error=is_group_error,
             peers_alive=list(peers_alive),
             t_us=SystemClock().monotonic_us(),

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 from lastgood.training import control
 from lastgood.training.rank.feed import ask_loader, call_loader_function
 from lastgood.training.rank.group import is_group_error
+from lastgood.training.trace_place import deciding_words
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from lastgood.training.rank.feed import Position
 
 _MESSAGE_CHARS_MAX = 2000
@@ -33,16 +36,27 @@ def step_raised(
         position: where the data stands, in case that the loader raised.
     """
     if trace is None:
-        trace = "".join(traceback.format_exception(error))
+        begin = _beyond_this_package(error.__traceback__)
+        trace = "".join(traceback.format_exception(type(error), error, begin))
     return control.StepRaised(
         generation=generation,
         step=step,
         type_name=type(error).__name__,
-        message=str(error)[:_MESSAGE_CHARS_MAX],
+        message=deciding_words(error)[:_MESSAGE_CHARS_MAX],
         is_group_error=is_group_error(error) if is_of_group is None else is_of_group,
         trace=trace[-_TRACE_CHARS_MAX:],
         loader=_loader_words(error, step=step, position=position),
     )
+
+
+def _beyond_this_package(trace: TracebackType | None) -> TracebackType | None:
+    """The trace of a loader's error from the loader on; what stands before it is how this package asks for a batch."""
+    found, codes = trace, {ask_loader.__code__, call_loader_function.__code__}
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            found = trace.tb_next or trace
+        trace = trace.tb_next
+    return found
 
 
 def _loader_words(error: BaseException, *, step: int, position: Position | None) -> str:

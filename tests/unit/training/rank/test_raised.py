@@ -38,6 +38,19 @@ def test_a_bad_record_names_the_loader_the_step_and_the_batch(workers):
     )
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bad_record_is_told_in_its_own_words_and_from_the_loader_on(workers):
+    feed = Feed(lambda *_: DataLoader(Records(), batch_size=8, num_workers=workers), rank=0, world=1)  # fmt: skip
+    with pytest.raises(ValueError, match="a bad record") as caught:
+        feed.batch(1)
+    told = step_raised(caught.value, generation=1, step=1, position=None)
+    assert told.message == "a bad record"
+    assert told.trace.startswith("Traceback (most recent call last):\n")
+    assert told.trace.endswith("ValueError: a bad record\n" + "\n" * workers)
+    assert "in __getitem__" in told.trace
+    assert "feed.py" not in told.trace
+
+
 @pytest.mark.parametrize("part", ["__iter__", "state_dict", "set_epoch"])
 def test_every_part_of_a_loader_is_the_loader(part):
     class Broken:
