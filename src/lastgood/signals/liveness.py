@@ -310,6 +310,9 @@ def _hang_words(
         where = f"section {reading.section}, after step {reading.step}"
     elif reading.phase is Phase.BETWEEN:
         where = f"its own code or data between two steps, after step {reading.step}"
+    elif reading.phase is Phase.COLLECTIVE and 0 < reading.launches <= reading.completions:
+        # Nobody says when the step goes on behind its last collective: that none is entered and not left says it.
+        where = f"its own code or data behind the collectives of step {reading.step}"
     else:
         where = f"{reading.phase.name.lower()} of step {reading.step}"
     foremost = max(r.launches for r in live)

@@ -148,6 +148,22 @@ def test_who_has_not_entered_the_collective_is_named():
     assert "collectives entered 6, foremost rank 7" in verdict.evidence[0]
 
 
+@pytest.mark.parametrize(
+    ("completions", "where"),
+    [
+        (6, "in its own code or data behind the collectives of step 7;"),
+        (5, "in collective of step 7;"),
+    ],
+)
+def test_a_rank_that_has_left_every_collective_it_entered_is_in_none(completions, where):
+    late = rank(
+        1, stale_us=3 * S, launches=6, completions=completions, process=ProcessState.STOPPED
+    )
+    verdict = look(rank(0, stale_us=2 * S), late)
+    assert verdict.culprits == (1,)
+    assert where in verdict.evidence[0]
+
+
 def test_the_absent_rank_is_named_though_the_waiting_ones_have_waited_longer():
     verdict = look(
         rank(0, stale_us=9 * S), rank(1, phase=Phase.COMPUTE, launches=6, stale_us=2 * S)
