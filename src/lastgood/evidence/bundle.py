@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lastgood.base.canonical import canonical_bytes
 from lastgood.base.errors import BadInput
+from lastgood.base.utf8_text import utf8_text
 from lastgood.contract.load import default_contract, parse_contract
 from lastgood.contract.model import FailureContract, contract_text
 from lastgood.evidence import archive
@@ -134,7 +135,7 @@ def _question(
         as_of_us=now_us,
         ledger=archive.LEDGER if share is None else SHARED_NAME,
         version=version,
-        command=f"lastgood recompute {target.name if share is None else 'BUNDLE'}",
+        command=f"lastgood recompute {utf8_text(target.name) if share is None else 'BUNDLE'}",
         rates=rates or RatesQuestion(),
     )
 

@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 from lastgood.base.errors import MissingExtra
+from lastgood.base.utf8_text import utf8_text
 from lastgood.evidence import wording
 from lastgood.evidence.charts import NARROW_PX, WIDE_PX, chart_svg
 from lastgood.evidence.report import Chart, Report
@@ -36,7 +37,7 @@ def render_html(report: Report) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_template), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    return environment.get_template("report.html.j2").render(
+    page = environment.get_template("report.html.j2").render(
         report=report,
         css=Markup(_template("report.css")),  # noqa: S704 - a file of this package
         svg=svg,
@@ -56,6 +57,7 @@ def render_html(report: Report) -> str:
         since_text=wording.since_text,
         data_value_text=wording.data_value_text,
     )
+    return utf8_text(page)
 
 
 def without_charts(page: str) -> str:

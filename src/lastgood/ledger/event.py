@@ -25,6 +25,7 @@ from lastgood.base.canonical import (
 )
 from lastgood.base.clock import Clock, boot_id, clock_id
 from lastgood.base.errors import BadInput, LedgerError
+from lastgood.base.utf8_text import utf8_text
 from lastgood.contract.taxonomy import AXES, TAXONOMY_ID
 
 SCHEMA = "lastgood.event/1"
@@ -309,16 +310,20 @@ def _with_extra(plain: Any, kind: type[_Record]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Structs inside the arguments become mappings; everything else stays as it is."""
+    """Structs inside the arguments become mappings, and text what UTF-8 can hold; everything else stays as it is."""
     # Most values are these, and asking the abstract class of mappings costs more than all the rest.
-    if type(value) is str or type(value) is int:
+    if type(value) is str:
+        return utf8_text(value)
+    if type(value) is int:
         return value
     if isinstance(value, msgspec.Struct):
         plain = msgspec.to_builtins(value)
         plain.update(plain.pop(_EXTRA, ()))
         return plain
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {
+            utf8_text(key) if type(key) is str else key: _plain(item) for key, item in value.items()
+        }
     if isinstance(value, list | tuple | set | frozenset):
         items = sorted(value) if isinstance(value, set | frozenset) else value
         return [_plain(item) for item in items]

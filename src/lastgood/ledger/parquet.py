@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -207,7 +208,11 @@ class _Months:
     """The files of an export as one long table, read one column at a time so that little lies in memory twice."""
 
     def __init__(self, parquet: Any, folder: Path, manifest: Manifest) -> None:
-        self._files = [parquet.ParquetFile(folder / file.name) for file in manifest.files]
+        import pyarrow as pa
+
+        # Arrow decodes the name of a file by itself, and takes bytes as they are.
+        paths = [os.fsencode(folder / file.name) for file in manifest.files]
+        self._files = [parquet.ParquetFile(pa.OSFile(path)) for path in paths]
         self._count = sum(file.rows for file in manifest.files)
 
     @cached_property

@@ -29,7 +29,8 @@ def export_events(folder: Path) -> list[Event]:
     modes = dict(manifest.run_modes)
     found: list[Event] = []
     for file in manifest.files:
-        rows = parquet.read_table(folder / file.name).to_pylist()
+        with (folder / file.name).open("rb") as stream:
+            rows = parquet.read_table(stream).to_pylist()
         found += [_event(row, modes) for row in rows]
     return found
 

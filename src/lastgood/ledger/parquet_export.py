@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,18 +60,17 @@ def export_parquet(
 
     Raises:
         LedgerError: The ledger cannot be read.
-        BadInput: The folder holds something else.
+        BadInput: The folder holds something else, or cannot be written.
         MissingExtra: pyarrow is not installed.
     """
     parquet = import_pyarrow("lastgood export")
     target = Path(folder)
-    with read_store(ledger) as store, storage_errors(ledger):
+    with read_store(ledger) as store, storage_errors(ledger), _folder_errors(target):
         store.connection.execute("BEGIN")  # one snapshot, while writers go on
         head = store.head()
         _check_target(target, store.origin)
-        with storage_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
             files: list[File] = []
             written = 0
@@ -97,6 +97,18 @@ def export_parquet(
             shutil.rmtree(made, ignore_errors=True)
             raise
     return manifest
+
+
+@contextmanager
+def _folder_errors(target: Path) -> Generator[None]:
+    """What the kernel says while an export is written is said of the folder that was named, not of a part beside it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(target)
+        raise BadInput(
+            "the export cannot be written", where=str(target), found=error.strerror or str(error)
+        ) from error
 
 
 def _run_modes(store: Store) -> tuple[tuple[str, str], ...]:
@@ -131,17 +143,13 @@ def _check_target(target: Path, origin: str) -> None:
 
 def _replace(target: Path, made: Path) -> None:
     """Puts the finished folder in its place; an older export, whose files were all looked at, goes."""
-    with storage_errors(target):
-        if target.exists():
-            shutil.rmtree(target)
-        os.replace(made, target)
+    if target.exists():
+        shutil.rmtree(target)
+    os.replace(made, target)
 
 
 def _write_private(path: Path, data: bytes) -> None:
-    with (
-        storage_errors(path),
-        open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
-    ):
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
 
 
@@ -255,7 +263,7 @@ def write_table(
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     parquet.write_table(
         pa.table(columns),
-        path,
+        pa.OSFile(os.fsencode(path), "wb"),
         compression="zstd",
         row_group_size=GROUP_ROWS,
         use_dictionary=[name for name in columns if name not in {"id", "seq", "t_us"}],

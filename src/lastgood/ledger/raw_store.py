@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lastgood.base.errors import LedgerError
-from lastgood.ledger.schema import storage_errors
+from lastgood.ledger.schema import sqlite_uri, storage_errors
 
 if TYPE_CHECKING:
     import apsw
@@ -91,7 +91,8 @@ def open_raw_store(ledger: Path, *, is_kept: bool = True) -> RawStore:
         try:
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+            flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
+            connection = apsw.Connection(sqlite_uri(path), flags=flags)
             try:
                 connection.set_busy_timeout(30_000)
                 connection.execute(_SCHEMA)

@@ -202,3 +202,13 @@ def test_bytes_that_are_no_event_are_refused(data):
 def test_a_number_that_no_other_reader_could_hold_is_refused():
     with pytest.raises(LastgoodError):
         encode_event(some_event(body={"big": 2**70}))
+
+
+def test_text_that_utf8_cannot_hold_is_spelled_when_an_event_is_made():
+    name = b"\xff.py".decode("utf-8", "surrogateescape")
+    event = new_event(
+        "annotation", clock=clock_at(), run=name, body={"command": [name, 1], name: {"trace": name}}
+    )
+    assert event.run == "\\xff.py"
+    assert event.body == {"command": ["\\xff.py", 1], "\\xff.py": {"trace": "\\xff.py"}}
+    assert decode_event(encode_event(event)) == event

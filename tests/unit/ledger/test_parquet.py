@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import json
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from lastgood.base.errors import BadInput, LedgerCorrupt, LedgerError, MissingExtra
+from lastgood.ledger import parquet_export
 from lastgood.ledger.columns import read_events
 from lastgood.ledger.event import Event
+from lastgood.ledger.parquet_events import export_events
 from lastgood.ledger.parquet_export import export_parquet
 from lastgood.ledger.store import open_store
 from lastgood.ledger.verify import verify_ledger
@@ -272,3 +276,24 @@ def test_a_time_that_no_column_holds_is_named(tmp_path):
         export_parquet(tmp_path / "ledger.db", tmp_path / "out")
     with pytest.raises(LedgerError, match="no column holds"):
         read_events(tmp_path / "ledger.db")
+
+
+def test_an_export_may_have_any_name(ledger, tmp_path):
+    target = tmp_path / os.fsdecode(b"\xff")
+    export_parquet(ledger, target)
+    assert len(read_events(target)) == 4
+    assert len(export_events(target)) == 5
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_not_the_ledger(ledger, tmp_path, monkeypatch):
+    def refuse(prefix, dir):
+        raise PermissionError(errno.EACCES, "Permission denied", f"{dir}/{prefix}x7")
+
+    monkeypatch.setattr(parquet_export.tempfile, "mkdtemp", refuse)
+    with pytest.raises(BadInput) as raised:
+        export_parquet(ledger, tmp_path / "out")
+    assert (
+        str(raised.value)
+        == f"{tmp_path}/out: the export cannot be written: found Permission denied"
+    )
+    assert raised.value.__cause__.filename == str(tmp_path / "out")
