@@ -241,6 +241,7 @@ _SAID = (
     "the ledger",
     "a spare cannot be started",
     "behind the end of its script",
+    "behind the last step",
 )
 _LOST = "with no --checkpoint-dir: what it trained is lost"
 _MEANING = {

@@ -13,13 +13,14 @@ from lastgood.base.errors import (
     BadInput,
     Refused,
 )
+from lastgood.base.units import format_duration
 from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.reading import Phase
 from lastgood.training import control
 from lastgood.training.lingering import Lingering, RankAtEnd
 from lastgood.training.states.checkpointing import LAST_CHECKPOINT_US
-from lastgood.training.supervising.late_deaths import LateDeaths
+from lastgood.training.supervising.late_deaths import SIGNAL_BASE, LateDeaths
 from lastgood.training.teardown import code_of_end, code_of_leaver, torn_down
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 STEP_END_US = 10_000_000
 """How long a step in progress may take to end after a notice; then the newest finished step is what is kept."""
+_BEHIND_LAST = "behind the last step"
+"""How a remark begins on a notice that comes when nothing is left to stop; `cli/live` says those."""
 _REPLAYED = frozenset({Phase.HELD, Phase.RESTORING, Phase.FINISHED})
 _BEHIND = {"name": "the script behind its loop", "state": "stall"}
 
@@ -48,6 +51,9 @@ class Ending:
         self._reason: str | None = None
         self._code = EXIT_REQUEUE
         self._noticed_us = 0
+        self._is_signal = False
+        """True where a signal is the reason: it asks for the end, and the scripts may be at it already."""
+        self._is_told = False
         self._finished_us: int | None = None
         self.is_finishing = False
         """True once every rank has done its last step: from here on an exit is no fault."""
@@ -68,6 +74,7 @@ class Ending:
             self._reason = signal.Signals(number).name
             self._code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_REQUEUE
             self._noticed_us = self._supervisor.now_us()
+            self._is_signal = True
         elif number == signal.SIGINT:
             self._supervisor.exit_code = EXIT_INTERRUPTED
 
@@ -83,7 +90,7 @@ class Ending:
         assert supervisor.state is not None
         if supervisor.state.phase is LoopPhase.ESCALATED:
             supervisor.exit_code = EXIT_DO_NOT_REQUEUE
-        elif self._reason is not None:
+        elif self._reason is not None and not self._are_steps_done():
             self._stop(self._reason)
         elif self.is_finishing:
             self._wait_for_exits()
@@ -91,6 +98,29 @@ class Ending:
             self._refuse_uneven_data()
             if len(supervisor.finished) == supervisor.options.ranks:
                 self._finish()
+        if self._reason is not None and supervisor.exit_code is None and self._are_steps_done():
+            self._bound_the_ends(self._reason)
+
+    def _are_steps_done(self) -> bool:
+        """Whether a signal came when every rank had done its last step by itself: then nothing is left to stop."""
+        supervisor = self._supervisor
+        if not self._is_signal or supervisor.last_step is not None:
+            return False
+        has_all = len(supervisor.finished) == supervisor.options.ranks
+        return self.is_finishing or (supervisor.is_running and has_all)
+
+    def _bound_the_ends(self, reason: str) -> None:
+        """The scripts end by themselves, and their code is the run's, unless they take longer than a notice gives."""
+        supervisor = self._supervisor
+        grace_us = supervisor.options.preemption_grace_us
+        if not self._is_told:
+            self._is_told = True
+            text = f"{_BEHIND_LAST} came {reason}: every step is done, and the scripts have {format_duration(grace_us)} to end"
+            supervisor.recorder.record("annotation", body={"text": text})
+        elif supervisor.now_us() - self._noticed_us > grace_us:
+            text = f"{_BEHIND_LAST} the scripts have not ended within {format_duration(grace_us)} of {reason}: they are ended now"
+            supervisor.recorder.record("annotation", body={"text": text})
+            supervisor.exit_code = self._code
 
     def refuse(self, refusal: control.ScriptRefused) -> NoReturn:
         """End the run with what a rank refused, and with a checkpoint of what was trained, if there is time."""
@@ -165,7 +195,9 @@ class Ending:
             supervisor.recorder.record("section.begin", body=dict(_BEHIND))
         if None not in codes.values():
             supervisor.recorder.record("section.end", body=dict(_BEHIND))
-            supervisor.exit_code = self._deaths.code
+            # Some launchers send a notice to the ranks too, and it ends those that are still at work.
+            is_cut_off = self._is_signal and self._deaths.code > SIGNAL_BASE
+            supervisor.exit_code = self._code if is_cut_off else self._deaths.code
 
     def _code_of(self, rank: int, name: str) -> int | None:
         """The exit code of a rank; one that a signal ended in Python's own teardown was through, which is said once."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lastgood.training.supervising.supervisor import Supervisor
 
-_SIGNAL_BASE = 128
+SIGNAL_BASE = 128
 """A shell's code for a process that a signal ended: 137 for SIGKILL."""
 
 
@@ -36,7 +36,7 @@ class LateDeaths:
         killed = {rank: code for rank, code in fresh.items() if code < 0}
         # What a rank makes of the end of a peer, such as an error of its barrier, comes behind that end.
         worst = next(iter(killed.values()), 0) or next((c for c in fresh.values() if c), 0)
-        self.code = self.code or (worst if worst >= 0 else _SIGNAL_BASE - worst)
+        self.code = self.code or (worst if worst >= 0 else SIGNAL_BASE - worst)
         if killed:
             self._record(killed)
         return bool(killed)
