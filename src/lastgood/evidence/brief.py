@@ -87,6 +87,8 @@ def _section(section: Section, page: Page) -> None:
         return
     for chart in (c for c in section.charts if c.form == "strip"):
         page.chart(chart, has_caption=False)
+    for note in (n for n in section.notes if n.level == "info"):
+        page.line(note.text, "dim")
     parts = {part.name: part for part in section.parts}
     _objectives(parts.get("objectives"), page)
     _incidents(parts.get("incidents"), _places(parts.get("stacks")), page)

@@ -143,6 +143,15 @@ def strip_chart(times: RunTimes) -> Chart:
     )
 
 
+def ending_notes(wall: WallTime) -> tuple[Note, ...]:
+    """That the last stall is no stall of the training, under the lane that looks as if it were one."""
+    if not wall.ending_us:
+        return ()
+    share = format_duration(wall.ending_us)
+    text = f"{share} of the stall is the ending: the last step to the end of the run."
+    return (Note(text=text),)
+
+
 def _slices(wall: WallTime) -> tuple[Span, ...]:
     """For each state the slices in which it occurs at all, neighbours joined; productive first, so that others cover it.
 

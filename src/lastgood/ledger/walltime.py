@@ -132,6 +132,8 @@ class WallTime:
     """What was corrected because the clocks of two starts contradicted each other."""
     has_end: bool = False
     """The end of the run is on record; without it the window ends at `as_of_us`, or by rule."""
+    ending_us: int = 0
+    """The part of `stall` between the last step and a good end of the run: its processes ended, and nothing was stuck."""
     is_work_recorded: bool = True
     """False when no record could tell work from waiting: then nothing is known of productive time, not even zero."""
     is_end_inferred: bool = False
@@ -227,10 +229,21 @@ def _wall_time(
         inferred_steps=sum(e.is_inferred for e in inside),
         skew=timeline.skew,
         has_end=timeline.life.has_end,
+        ending_us=_ending_us(timeline, spans),
         is_work_recorded=timeline.life.is_work_recorded,
         is_end_inferred=timeline.life.is_end_inferred,
         silence_us=timeline.life.end_us - timeline.life.alive_us,
     )
+
+
+def _ending_us(timeline: Timeline, spans: Sequence[Span]) -> int:
+    """How much of the last stretch is what a good end left behind the last step; what a section claims is none of it."""
+    if not spans or not timeline.executions or spans[-1].end_us != timeline.end_us:
+        return 0
+    last, step_us = spans[-1], timeline.executions[-1].end_us
+    tail = Claim(WallState.STALL, step_us, timeline.end_us)
+    is_ending = last.state is WallState.STALL and tail in timeline.claims
+    return last.end_us - max(last.start_us, step_us) if is_ending else 0
 
 
 @dataclass(slots=True)

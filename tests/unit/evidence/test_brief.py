@@ -54,6 +54,22 @@ def test_the_first_screen_has_the_verdict_the_figures_the_time_and_where_the_res
     assert "check it    lastgood verify l.db" in text
 
 
+def test_the_time_behind_the_last_step_is_called_the_ending_under_its_lane():
+    story = Story().start().steps(1, 10, 30)
+    story.tell("run.end", 150, body={"exit_code": 0})
+    lines = printed(report_of(story.events))
+    at = next(n for n, line in enumerate(lines) if line.startswith("stall "))
+    assert lines[at + 1] == "20 s of the stall is the ending: the last step to the end of the run."
+
+
+def test_a_remark_on_a_rank_is_on_the_first_screen():
+    story = Story().start().steps(1, 10, 30)
+    story.tell("annotation", 140, ranks=[1], body={"text": "rank 1 does not end"})
+    story.tell("annotation", 141, body={"text": "something else"})
+    story.tell("run.end", 150, body={"exit_code": 0})
+    assert "- Remark: rank 1 does not end (1 more remark: --full)." in printed(report_of(story.events))  # fmt: skip
+
+
 def test_each_incident_says_who_what_when_how_long_and_how_it_ended():
     lines = printed(report_of(sample_run.five_faults()))
     at = lines.index("1. Rank 2 ended (injected, recovered)")

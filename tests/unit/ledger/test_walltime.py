@@ -169,6 +169,30 @@ def test_between_the_last_step_and_a_good_end_no_step_is_made_and_nothing_is_unk
     assert seconds(story) == {"warmup": 30, "productive": 100, "stall": 20}
 
 
+@pytest.mark.parametrize(
+    ("code", "section", "ending"), [(0, None, 20), (0, (135, 142), 8), (1, None, 0)]
+)
+def test_the_ending_is_what_a_good_end_leaves_of_the_stall_behind_the_last_step(code, section, ending):  # fmt: skip
+    story = Story().start().steps(1, 10, 30)
+    for kind, at in zip(("section.begin", "section.end"), section or (), strict=False):
+        story.tell(kind, at, body={"name": "save", "state": "checkpoint.blocking"})
+    story.tell("run.end", 150, body={"exit_code": code})
+    wall = partition(story.events, run="r1", as_of_us=us(1000))
+    assert wall.ending_us == ending * 1_000_000
+
+
+def test_a_job_that_stands_behind_its_last_fault_until_it_is_ended_is_not_at_its_ending():
+    story = Story().start().steps(1, 10, 30)
+    hang = {"class_": "fail_slow", "symptom": "hang", "ranks": [1], "incident": "i1"}
+    story.tell("incident.open", 140, t_occurred_us=us(130), **hang)
+    story.tell("detect", 140, t_occurred_us=us(130), incident="i1")
+    story.tell("diagnose", 141, incident="i1")
+    story.tell("incident.close", 150, incident="i1", body={"outcome": "ended"})
+    story.tell("run.end", 150, body={"exit_code": 1})
+    wall = partition(story.events, run="r1", as_of_us=us(1000))
+    assert (wall.totals_us[WallState.STALL], wall.ending_us) == (9_000_000, 0)
+
+
 @pytest.mark.parametrize(("importer", "state"), [("spool", "stall"), ("goodput", "unknown")])
 def test_only_who_looked_at_the_ranks_knows_that_they_went_on_behind_the_last_step(importer, state):
     source = Source(importer=importer, version="1", locator="x", raw_sha256="0" * 64)

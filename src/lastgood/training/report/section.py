@@ -40,7 +40,7 @@ from lastgood.evidence.report import (
     Words,
 )  # fmt: skip
 from lastgood.evidence.stops_part import class_table, stops_table
-from lastgood.evidence.time_part import key_figures, strip_chart, time_section
+from lastgood.evidence.time_part import ending_notes, key_figures, strip_chart, time_section
 from lastgood.evidence.watched_part import WATCHED_MODES, watched_cards, watched_headline
 from lastgood.ledger.ettr import RunTimes, measure_run
 from lastgood.ledger.event import Event, in_effect, time_of
@@ -48,6 +48,7 @@ from lastgood.ledger.grouping import LINKS
 from lastgood.ledger.walltime import WallState
 from lastgood.training.report.checkpoints import checkpoints_section
 from lastgood.training.report.integrity import integrity_section
+from lastgood.training.report.remarks import remarks_section
 from lastgood.training.report.spares import spares_section
 from lastgood.training.report.stacks import stacks_section
 from lastgood.training.report.steps import integer, of_run, steps_section
@@ -78,6 +79,7 @@ def build_section(
         is_injected=drill.is_injected,
         figures=(*key_figures(times), *_key_figures(times, drill)),
         charts=(strip_chart(times),),
+        notes=ending_notes(times.wall),
         parts=(
             _stops(times, drill, many_hosts=many_hosts),
             time_section(times, is_injected=drill.is_injected),
@@ -89,6 +91,7 @@ def build_section(
                 many_hosts=many_hosts,
                 given_up=_given_up(events, run),
             ),
+            *remarks_section(events, run),
             steps_section(events, run, times),
             checkpoints_section(events, run, times),
             integrity_section(events, run, times),
