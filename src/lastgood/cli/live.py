@@ -21,12 +21,21 @@ class LineView:
     def __init__(self, ledger: Path, *, is_quiet: bool = False) -> None:
         self._ledger = ledger
         self._is_quiet = is_quiet
+        self._opening: list[str] = []
         self._fatal_shown: set[str] = set()
         self._shown: dict[str, set[int]] = {}
         """Errors whose trace was shown, each with the ranks that raised it in the present incident."""
 
+    def open_with(self, text: str) -> None:
+        """Say a line as soon as the run begins: what is refused before that has not begun."""
+        self._opening.append(text)
+
     def show(self, event: Event) -> None:
         """Say one event, if a person wants to know it while it happens."""
+        if event.kind == "run.start":
+            opening, self._opening = self._opening, []
+            for line in opening:
+                self.say(line)
         text = self._once(event) or describe(event)
         if event.kind == "run.start":
             text += f"; ledger {self._ledger}"
@@ -65,10 +74,6 @@ class LineView:
         self._fatal_shown.add(trace)
         where = f"in this thread:\n{trace}" if trace else "in no thread of Python's"
         return f"{text}; the stacks of all threads are in the ledger, and it came {where}"
-
-    def begin_metrics(self, url: str) -> None:
-        """Say where the metrics are: with port 0 nobody else knows."""
-        self.say(f"metrics at {url}")
 
     def end(self, options: RunOptions, result: RunResult) -> None:
         """Say how it ended and what to type next."""
@@ -205,7 +210,7 @@ def _who_acts(owner: object) -> str:
 
 def _stack_words(body: dict[str, Any]) -> str:
     """One line a group of processes that stand at the same place, where in the job's own code, the odd ones marked."""
-    from lastgood.training.report.stacks import own_frame
+    from lastgood.training.watching.job_code import own_frame
 
     lines = []
     for group in body["stack_groups"]:
@@ -241,7 +246,9 @@ _SAID = (
     "the ledger",
     "a spare cannot be started",
     "behind the end of its script",
+    "an earlier start of this run",
     "behind the last step",
+    "a second signal",
 )
 _LOST = "with no --checkpoint-dir: what it trained is lost"
 _MEANING = {

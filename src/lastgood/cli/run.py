@@ -172,7 +172,7 @@ def run(context: click.Context, **given: object) -> int:
     )
     view = LineView(ledger, is_quiet=bool(given["quiet"]))
     for line in _way_lines(context, way, script):
-        view.say(line)
+        view.open_with(line)
     with _metrics(given["metrics"], view) as metrics:
         result = _run(options, way, view, metrics, check)
     view.end(options, result)
@@ -215,7 +215,7 @@ def _run(
 def _require_held(check: Callable[[], str | None], view: LineView) -> None:
     note = check()
     if note is not None:
-        view.say(note)
+        view.open_with(note)
 
 
 @contextmanager
@@ -228,7 +228,7 @@ def _metrics(address: object, view: LineView) -> Generator[RunMetrics | None]:
     from lastgood.training.metrics.server import parse_address
 
     metrics = RunMetrics(parse_address(str(address)))
-    view.begin_metrics(metrics.url)
+    view.open_with(f"metrics at {metrics.url}")  # with port 0 nobody else knows
     try:
         yield metrics
     finally:

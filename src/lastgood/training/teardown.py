@@ -12,6 +12,7 @@ import enum
 import gc
 import io
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -22,6 +23,10 @@ from lastgood.training.watching.kernel import sample_process
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+    from types import FrameType
+
+_FILE: type = io.IOBase.__mro__[1]
+"""What every file of Python is made of. To ask the abstract class would run its hooks for each of a million objects."""
 
 
 class LastPart(enum.Enum):
@@ -60,6 +65,7 @@ class Leaving:
         """Say that the last line of the script has run, and with which code it leaves."""
         if os.getpid() != self._process:  # a fork of the script has it too
             return
+        _hold_interrupts()
         self._code = code
         with suppress(OSError):
             _end_mark(self._path).touch()
@@ -79,9 +85,28 @@ def flush_files() -> None:
     else runs go as garbage, all at once, and a file may lose its lower half before its upper half is written.
     """
     for thing in gc.get_objects():
-        if issubclass(type(thing), io.IOBase):
+        if issubclass(type(thing), _FILE):
             with suppress(Exception):
                 thing.flush()
+
+
+def _hold_interrupts() -> None:
+    """From now on a Ctrl-C does not break off what is done here behind the script: that ends soon, by itself.
+
+    What runs of the script is interrupted as ever, such as an exit handler, and a handler of its own stays.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        with suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    outermost = frame
+    while outermost is not None and outermost.f_back is not None:
+        outermost = outermost.f_back
+    # Threads are waited for, and exit handlers called, where nothing stands above them.
+    if outermost is not None and outermost.f_globals.get("__name__") not in {"runpy", __name__}:
+        signal.default_int_handler(number, frame)
 
 
 def code_of_end(code: int | None, path: Path) -> int | None:
@@ -101,11 +126,22 @@ def code_of_leaver(path: Path) -> int | None:
     return next(iter(_read_mark(path)), None)
 
 
-def torn_down(rank: int, name: str, *, ended: int, counts_as: int | None) -> dict[str, object]:
-    """The body of the remark on a rank that a signal ended there; `ended` is negative, as the kernel says it."""
+def torn_down(
+    rank: int, name: str, *, ended: int, counts_as: int | None, is_counted: bool = True
+) -> dict[str, object]:
+    """The body of the remark on a rank that a signal ended there; `ended` is negative, as the kernel says it.
+
+    `is_counted` is False where the job's code is made of what the kernel says all the same.
+    """
+    leaving = f"the exit code {counts_as} that it was leaving with"
+    judged = (
+        f"it counts with {leaving}"
+        if is_counted
+        else f"but the job's code is what a launcher sees, {128 - ended}, and not {leaving}"
+    )
     text = (
         f"behind the end of its script rank {rank} ({name}) was ended by signal {-ended}, while Python took itself "
-        f"apart: no incident, it counts with the exit code {counts_as} that it was leaving with"
+        f"apart: no incident, {judged}"
     )
     return {"text": text, "signal": -ended, "exit_code": counts_as}
 

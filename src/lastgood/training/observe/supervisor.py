@@ -91,6 +91,9 @@ class ObserveSupervisor:
         self._noticed: int | None = None
         self._noticed_us = 0
         self._is_notice_said = False
+        self._insisted: int | None = None
+        """The second signal of a person, after which the ranks were killed."""
+        self._is_insistence_said = False
         self._on_turn = on_turn
 
     def run(self) -> int:
@@ -188,7 +191,13 @@ class ObserveSupervisor:
             if code is None or code == rank.exit_code or rank.name in self._torn_down:
                 continue
             self._torn_down.add(rank.name)
-            body = torn_down(rank.rank, rank.name, ended=code, counts_as=rank.exit_code)
+            body = torn_down(
+                rank.rank,
+                rank.name,
+                ended=code,
+                counts_as=rank.exit_code,
+                is_counted=self.is_acting,
+            )
             self.recorder.record("annotation", ranks=(rank.rank,), body=body)
 
     def _had_last_words(self, now_us: int) -> bool:
@@ -211,7 +220,9 @@ class ObserveSupervisor:
         self.watcher.close_case(now_us, "ended", exit_code=code)
         self._close_pending(now_us, "ended", exit_code=code)
         if self._noticed is not None and self.is_acting and code != EXIT_DO_NOT_REQUEUE:
-            code = EXIT_INTERRUPTED if self._noticed == signal.SIGINT else EXIT_REQUEUE
+            return EXIT_INTERRUPTED if self._noticed == signal.SIGINT else EXIT_REQUEUE
+        if self._insisted is not None and code == 128 + signal.SIGKILL:
+            return 128 + self._insisted  # the kill was a person's, and no end of the job's own
         return code
 
     def _first_failed(self) -> int | None:
@@ -329,6 +340,7 @@ class ObserveSupervisor:
     def _notice(self, number: int, _frame: object) -> None:
         """Pass a signal on; the second one of a person ends the ranks."""
         if self._noticed is not None and number in {signal.SIGINT, signal.SIGTERM}:
+            self._insisted = self._insisted or number
             for rank in self.ranks:
                 rank.kill()
             return
@@ -343,6 +355,10 @@ class ObserveSupervisor:
             self._is_notice_said = True
             body = {"reason": signal.Signals(number).name, "passed_on": True}
             self.recorder.record("planned.begin", body=body)
+        if self._insisted is not None and not self._is_insistence_said:
+            self._is_insistence_said = True
+            text = f"a second signal ({signal.Signals(self._insisted).name}): every rank was killed"
+            self.recorder.record("annotation", body={"text": text})
 
     def _end_grace(self, now_us: int) -> None:
         """After a notice, in act mode, ranks that do not end within the grace are killed."""
