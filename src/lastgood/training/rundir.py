@@ -27,8 +27,12 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lastgood.base.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _KEPT = frozenset({"run.json", "life", "slots"})
 """What outlives a supervisor that was killed."""
@@ -47,11 +51,14 @@ class RunDir:
 
     @classmethod
     def create(cls, root: Path, *, ranks: int) -> RunDir:
-        """Make the folders of a run; only the owner may read them."""
-        if root.exists():
-            _clear_abandoned(root)
-        root.mkdir(mode=0o700, parents=True)
-        _owned[root] = _lock(root)
+        """Make the folders of a run; only the owner may read them. Raises Refused when another run has the name."""
+        if is_left_behind(root):
+            return cls.renew(root, ranks=ranks)
+        try:
+            root.mkdir(mode=0o700, parents=True)
+        except FileExistsError:  # made a moment ago
+            raise _refusal(root) from None
+        _own(root)
         made = cls(root)
         made._make_folders(ranks)
         return made
@@ -63,13 +70,25 @@ class RunDir:
         Assumes: this process owns it (`is_left_behind`).
         """
         assert root in _owned, "a folder is taken over by its owner"
-        for entry in root.iterdir():
-            if entry.name in _KEPT:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+        _empty(root, keeps=_KEPT)
+        made = cls(root)
+        made._make_folders(ranks)
+        return made
+
+    @classmethod
+    def renew(cls, root: Path, *, ranks: int) -> RunDir:
+        """Put a new folder in the place of one that a killed supervisor left; its name is never free in between.
+
+        Processes that go on may hold the old one and write to it. Assumes: this process owns it (`is_left_behind`).
+        """
+        assert root in _owned, "a folder is taken over by its owner"
+        fresh = root.with_name(f"{root.name}.{os.getpid()}")
+        fresh.mkdir(mode=0o700)
+        _own(fresh)
+        _empty(root, keeps=())  # a folder takes the place of an empty one only
+        fresh.rename(root)
+        cls(root).release()
+        _owned[root] = _owned.pop(fresh)
         made = cls(root)
         made._make_folders(ranks)
         return made
@@ -171,33 +190,47 @@ class RunDir:
         self.release()
 
 
-_owned: dict[Path, int | None] = {}
+_owned: dict[Path, int] = {}
 """Folders that this process made, each with the descriptor whose lock says that its owner lives."""
 
 
+def _empty(root: Path, *, keeps: Collection[str]) -> None:
+    for entry in root.iterdir():
+        if entry.name in keeps:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
 def _lock(root: Path) -> int | None:
-    """Lock a folder for as long as this process lives; None when another one has it."""
+    """Lock a folder for as long as this process lives; None when another one has it, or has just replaced it."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        if os.path.samestat(os.fstat(descriptor), root.stat()):
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _own(root: Path) -> None:
     """Become the owner of a folder that is there; raises Refused when its owner lives."""
     descriptor = _lock(root)
     if descriptor is None:
-        raise Refused(
-            "another run with this id is on this machine",
-            where=str(root),
-            found="a folder whose owner is alive",
-            needs="one id for each run",
-            next="choose another --run-id, or end that run",
-        )
+        raise _refusal(root)
     _owned[root] = descriptor
+
+
+def _refusal(root: Path) -> Refused:
+    return Refused(
+        "another run with this id is on this machine",
+        where=str(root),
+        found="a folder whose owner is alive",
+        needs="one id for each run",
+        next="choose another --run-id, or end that run",
+    )
 
 
 def is_left_behind(root: Path) -> bool:
@@ -206,12 +239,6 @@ def is_left_behind(root: Path) -> bool:
         return False
     _own(root)
     return True
-
-
-def _clear_abandoned(root: Path) -> None:
-    """Remove what a supervisor that was killed left behind; raises Refused when its owner lives."""
-    _own(root)
-    RunDir(root).remove()
 
 
 def default_root(run: str) -> Path:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from lastgood.base.errors import Refused
+from lastgood.training import rundir
 from lastgood.training.rundir import SLOT_COUNT, RunDir
 
 
@@ -52,6 +53,41 @@ def test_what_a_killed_supervisor_left_behind_is_cleared_away(tmp_path):
     run = RunDir.create(root, ranks=1)
     assert run.snapshots(0) == []
     run.remove()
+
+
+@pytest.mark.parametrize("moment", ["mkdir", "lock"])
+def test_of_two_starts_at_one_moment_one_is_refused(tmp_path, monkeypatch, moment):
+    """The other one takes the name between two system calls of this one."""
+    root, opened, look, others = tmp_path / "run", os.open, rundir.is_left_behind, []
+
+    def other_start():
+        with monkeypatch.context() as real:
+            real.setattr(rundir.os, "open", opened)
+            real.setattr(rundir, "is_left_behind", look)
+            real.setattr(rundir, "_owned", {})
+            others.append((RunDir.create(root, ranks=1), dict(rundir._owned)))
+
+    def late_open(path, *rest, **more):
+        descriptor = opened(path, *rest, **more)
+        if not others:
+            other_start()
+        return descriptor
+
+    def late_look(path):
+        if not others:
+            other_start()
+        return False
+
+    if moment == "lock":
+        monkeypatch.setattr(rundir.os, "open", late_open)
+    else:
+        monkeypatch.setattr(rundir, "is_left_behind", late_look)
+    with pytest.raises(Refused, match="another run with this id"):
+        RunDir.create(root, ranks=1)
+    ((other, owned),) = others
+    assert other.status("w0").parent.is_dir()
+    other.remove()
+    os.close(owned[root])
 
 
 def test_the_state_is_replaced_in_one_step(tmp_path):

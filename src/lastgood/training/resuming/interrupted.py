@@ -111,15 +111,13 @@ def claim_folder(options: RunOptions, identity: Mapping[str, Any]) -> Claim:
         Refused: its owner lives, or it belongs to another script, world or contract.
     """
     root = options.root or default_root(options.run_id)
-    sign, ended, run_dir = None, (), None
+    sign, ended = None, ()
     if is_left_behind(root):
         ended = tuple(end_leftovers(root, sessions=sessions_of(RunDir(root))))
         sign = _usable_sign(RunDir(root), identity)
-        if sign is not None:
-            run_dir = RunDir.reopen(root, ranks=options.ranks)
-        else:
-            RunDir(root).remove()
-    if run_dir is None:
+        taken = RunDir.renew if sign is None else RunDir.reopen
+        run_dir = taken(root, ranks=options.ranks)
+    else:
         run_dir = RunDir.create(root, ranks=options.ranks)
     run_dir.identity.write_text(json.dumps(dict(identity), indent=1, sort_keys=True))
     return Claim(run_dir, sign, ended)
