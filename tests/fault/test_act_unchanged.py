@@ -9,6 +9,7 @@ import pytest
 from lastgood.ledger.incident import fold_incidents
 from lastgood.ledger.verify import verify_ledger
 from tests.fault.observed_run import ObservedRun, steps_done
+from tests.fault.training_drill import lives, wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(400)]
 ACT = ("--mode", "act", "--hang-after", "3s")
@@ -70,6 +71,18 @@ def test_a_rank_that_asks_not_to_be_requeued_is_not_started_again(tmp_path):
         events = run.events()
     assert code == 93
     assert len([e for e in events if e.kind == "attempt.start"]) == 1
+
+
+@pytest.mark.nightly
+def test_no_rank_outlives_a_supervisor_that_is_killed_while_it_starts(tmp_path):
+    with ObservedRun(tmp_path, "--steps", "5", ranks=2, options=ACT) as run:
+        run.wait_for(lambda events: any(e.kind == "attempt.start" for e in events))
+        pids = [run.pid_of(rank) for rank in range(2)]
+        run.process.kill()
+        run.process.wait()
+        wait_until(lambda: not any(map(lives, pids)))
+    for rank in range(2):
+        assert (tmp_path / "logs" / f"rank{rank}.log").read_text() == ""
 
 
 STAYS_IN_ITS_TEARDOWN = """

@@ -18,6 +18,7 @@ from lastgood.training.control import Channel, Hello, ToSupervisor
 from lastgood.training.life_lock import LifeLock, code_of_ending
 from lastgood.training.resuming.leftovers import note_session
 from lastgood.training.slot import StatusSlot
+from lastgood.training.starter import starter_note
 
 if TYPE_CHECKING:
     from lastgood.training.options import RunOptions
@@ -170,6 +171,7 @@ def _environment(name: str, options: RunOptions, run: RunDir, *, channel: int) -
         LASTGOOD_WORKER=name,
         LASTGOOD_RUN_DIR=str(run.root),
         LASTGOOD_CHANNEL=str(channel),
+        **starter_note(),
         WORLD_SIZE=str(options.ranks),
         LOCAL_WORLD_SIZE=str(options.ranks),
         TORCHELASTIC_RUN_ID=options.run_id,

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.training.observe.ending import EndingNote, read_ending
 from lastgood.training.observe.first_note import FirstNote, read_first_note
+from lastgood.training.resuming.leftovers import note_session
 from lastgood.training.slot import StatusSlot
+from lastgood.training.starter import starter_note
 from lastgood.training.teardown import code_of_end, code_of_leaver
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class ObservedRank:
                 "LASTGOOD_RUN_DIR": str(run.root),
                 "LASTGOOD_MODE": "act" if attempt.is_acting else "observe",
                 "LASTGOOD_ATTEMPT": str(attempt.number),
+                **starter_note(),
             },
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -69,6 +72,8 @@ class ObservedRank:
             start_new_session=True,
         )
         self.pid = self.process.pid
+        if attempt.is_acting:  # a next start ends it; a rank that is only watched is left alone
+            note_session(run, self.pid)
 
     @property
     def exit_code(self) -> int | None:

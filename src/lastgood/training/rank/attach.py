@@ -389,7 +389,7 @@ class HostAttached(Attached):
 
 def _hook(place: Place, live: LiveDir) -> Counting:
     """Hook torch, with a status page in the live folder."""
-    let_in(dies_with_parent=False)
+    let_in()
     slot = StatusSlot(live.path("status", place.local_rank), create=True)
     assert place.attempt is not None
     slot.begin_generation(place.attempt, place.rank)

@@ -8,11 +8,15 @@ the replicated state once and the private state of every rank. `lastgood.json` i
 
 from __future__ import annotations
 
-import ctypes
+if __name__ == "__main__":
+    # Before torch, whose import takes seconds: its successor writes to the same folder.
+    from lastgood.training.starter import end_with_starter
+
+    end_with_starter()
+
 import json
 import os
 import shutil
-import signal
 import sys
 import warnings
 from collections.abc import Generator
@@ -33,7 +37,6 @@ from lastgood.training.rank.state import Digests, digest_state, pack, unpack
 from lastgood.training.rundir import RunDir
 from lastgood.training.states.checkpoints import MARK, read_mark, seal_mark
 
-_PR_SET_PDEATHSIG = 1
 _PROBE_BYTES = 1 << 20
 
 
@@ -257,11 +260,6 @@ def _problem_of(folder: Path) -> str | None:
     return None
 
 
-def end_with_parent() -> None:
-    """Die with the supervisor: its successor writes to the same folder."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _copied(state: LoadedState, *, is_first: bool) -> LoadedState:
     """Take the tensors out of shared memory; what all ranks share is taken once."""
     tensors = {
@@ -281,5 +279,4 @@ def _answer(content: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    end_with_parent()
     main()

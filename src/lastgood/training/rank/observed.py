@@ -6,12 +6,22 @@ environment. The script sees itself as `__main__`, with its own arguments and it
 
 from __future__ import annotations
 
-import ctypes
 import os
+
+if __name__ == "__main__" and os.environ.get("LASTGOOD_MODE") == "act":
+    # Before torch, whose import takes seconds. In observe mode the job outlives whoever watches it.
+    from lastgood.training.starter import end_with_starter
+
+    end_with_starter()
+
+import atexit
+import ctypes
 import runpy
-import signal
+import shutil
 import sys
+import tempfile
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,20 +30,21 @@ from lastgood.training.rank.counting import Counting
 from lastgood.training.rank.dump_thread import answer_dump_requests
 from lastgood.training.rank.group import is_group_error
 from lastgood.training.slot import StatusSlot
+from lastgood.training.starter import has_starter
 from lastgood.training.teardown import Leaving, flush_files
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
 _PTRACER_ANY = ctypes.c_ulong(-1)
 
 
 def main() -> None:
     """Run the script under observation."""
-    folder, worker = Path(os.environ["LASTGOOD_RUN_DIR"]), os.environ["LASTGOOD_WORKER"]
-    let_in(dies_with_parent=os.environ.get("LASTGOOD_MODE") == "act")
+    worker = os.environ["LASTGOOD_WORKER"]
+    let_in()
+    folder = live_folder(worker)
     slot = StatusSlot(folder / "status" / worker)
     rank = int(os.environ["RANK"])
     slot.begin_generation(int(os.environ["LASTGOOD_ATTEMPT"]), rank)
@@ -64,12 +75,30 @@ def main() -> None:
         flush_files()
 
 
-def let_in(*, dies_with_parent: bool) -> None:
-    """Let the stack dumper read this process where the kernel would refuse; die with the supervisor if asked to."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if dies_with_parent:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    libc.prctl(_PR_SET_PTRACER, _PTRACER_ANY)
+def let_in() -> None:
+    """Let the stack dumper read this process where the kernel would refuse."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PTRACER, _PTRACER_ANY)
+
+
+def live_folder(worker: str) -> Path:
+    """Return the folder of the run that started this rank, whatever lies under its name later.
+
+    A rank goes on when its supervisor is killed, and the next start makes another folder of the same name, perhaps with
+    a worker of the same name: so it is held by a descriptor. A rank that comes too late for its own gets one that
+    nobody reads.
+    """
+    with suppress(OSError):
+        held = os.open(os.environ["LASTGOOD_RUN_DIR"], os.O_PATH | os.O_DIRECTORY)
+        if has_starter():  # its owner lives, so it was the right one
+            return Path(f"/proc/self/fd/{held}")
+        os.close(held)
+    unread = Path(tempfile.mkdtemp(prefix="lastgood-unobserved-"))
+    atexit.register(shutil.rmtree, unread, ignore_errors=True)
+    for name in ("status", "first", "endings", "stacks"):
+        (unread / name).mkdir()
+    StatusSlot(unread / "status" / worker, create=True).close()
+    os.environ["LASTGOOD_RUN_DIR"] = str(unread)  # for `lastgood.attach` in the script
+    return unread
 
 
 def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None:

@@ -6,11 +6,16 @@ before it parks; it never forks, since torch has threads by then.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    # Before torch, whose import takes seconds.
+    from lastgood.training.starter import end_with_starter
+
+    end_with_starter()
+
 import ctypes
 import faulthandler
 import os
 import runpy
-import signal
 import socket
 import sys
 import traceback
@@ -34,7 +39,6 @@ from lastgood.training.watching.stacks import STACK_SIGNAL, path_by_signal
 
 EXIT_ERROR = 1
 """Python's own code for an error that nobody caught."""
-_PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
 _PTRACER_ANY = ctypes.c_ulong(-1)
 
@@ -136,10 +140,8 @@ def _own_trace(script: str, error: BaseException) -> str:
 
 
 def _let_supervisor_in() -> None:
-    """Die with the supervisor, and let it dump this process's stacks where the kernel would refuse."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    libc.prctl(_PR_SET_PTRACER, _PTRACER_ANY)
+    """Let the supervisor dump this process's stacks where the kernel would refuse."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PTRACER, _PTRACER_ANY)
 
 
 def _answer_stack_signal(link: Link) -> None:

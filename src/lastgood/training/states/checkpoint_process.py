@@ -18,6 +18,7 @@ from lastgood.base.units import format_duration
 from lastgood.signals.reading import ProcessState
 from lastgood.training.processes import describe_exit
 from lastgood.training.resuming.leftovers import note_session
+from lastgood.training.starter import starter_note
 from lastgood.training.watching.kernel import sample_process
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class CheckpointProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            env={**os.environ, "LASTGOOD_RUN_DIR": str(self._run.root)},
+            env={**os.environ, "LASTGOOD_RUN_DIR": str(self._run.root), **starter_note()},
             start_new_session=True,
         )
         note_session(self._run, self._process.pid)
