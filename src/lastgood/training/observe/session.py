@@ -14,6 +14,7 @@ from lastgood.contract.model import contract_digest
 from lastgood.fleet.topology import topology_digest
 from lastgood.ledger.writer import LedgerWriter
 from lastgood.training.machine import machine_versions, run_topology
+from lastgood.training.observe.folder import living_words, owned_folder
 from lastgood.training.observe.supervisor import ObserveSupervisor
 from lastgood.training.recorder import Recorder
 from lastgood.training.resuming.interrupted import Resumption, closing_entries
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from lastgood.fleet.topology import Topology
     from lastgood.ledger.event import Event
     from lastgood.training.metrics.page import RunMetrics
+    from lastgood.training.observe.folder import OwnedFolder
     from lastgood.training.options import RunOptions
+    from lastgood.training.rundir import RunDir
 
 
 def run_observed(
@@ -49,6 +52,29 @@ def run_observed(
         if options.contract is not None
         else default_contract("training")
     )
+    with owned_folder(options) as folder:
+        return _record_all(
+            options,
+            contract,
+            folder,
+            is_acting=is_acting,
+            listener=listener,
+            on_turn=on_turn,
+            metrics=metrics,
+        )
+
+
+def _record_all(
+    options: RunOptions,
+    contract: FailureContract,
+    folder: OwnedFolder,
+    *,
+    is_acting: bool,
+    listener: Callable[[Event], None] | None,
+    on_turn: Callable[[ObserveSupervisor], None] | None,
+    metrics: RunMetrics | None,
+) -> RunResult:
+    """Open the ledger, record the run, and close it, while the folder is this start's."""
     writer = LedgerWriter(options.ledger, may_hold=True)
     if metrics is not None:
         metrics.watch_ledger(lambda: writer.backlog_count)
@@ -58,6 +84,7 @@ def run_observed(
         # Before anything is recorded: a refusal must not look like another start of that run.
         history = history_of(options)
         refuse_other_run(history, identity_of(options, contract_digest=contract_digest(contract)))
+        living = folder.take_over()
         topology = run_topology(options.ranks)
         recorder = Recorder(
             writer,
@@ -75,7 +102,11 @@ def run_observed(
         recorder.attempt = history.last_attempt + 1
         body = _description(options, contract, topology, is_acting=is_acting)
         recorder.record("run.start", body=body)
-        code = _watch(options, contract, recorder, is_acting=is_acting, on_turn=on_turn)
+        if living:
+            recorder.record("annotation", body=living_words(living))
+        code = _watch(
+            options, contract, recorder, folder.run_dir, is_acting=is_acting, on_turn=on_turn
+        )
     except BaseException:
         close_ledger(writer, options, EXIT_INTERNAL)
         raise
@@ -86,6 +117,7 @@ def _watch(
     options: RunOptions,
     contract: FailureContract,
     recorder: Recorder,
+    run_dir: RunDir,
     *,
     is_acting: bool,
     on_turn: Callable[[ObserveSupervisor], None] | None,
@@ -94,7 +126,7 @@ def _watch(
     code = EXIT_INTERNAL
     try:
         code = ObserveSupervisor(
-            options, contract, recorder, is_acting=is_acting, on_turn=on_turn
+            options, contract, recorder, run_dir=run_dir, is_acting=is_acting, on_turn=on_turn
         ).run()
     except LastgoodError as error:
         code = error.exit_code

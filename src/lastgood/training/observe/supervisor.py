@@ -22,7 +22,6 @@ from lastgood.training.observe.outsiders import Outsiders
 from lastgood.training.observe.rank import Attempt, ObservedRank, hold_port
 from lastgood.training.observe.restarting import Restarting
 from lastgood.training.observe.watcher import Watcher
-from lastgood.training.rundir import RunDir, default_root
 from lastgood.training.supervising.notify import notify
 from lastgood.training.teardown import torn_down
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from lastgood.training.observe.case import Case
     from lastgood.training.options import RunOptions
     from lastgood.training.recorder import Recorder
+    from lastgood.training.rundir import RunDir
 
 TURN_S_MAX = 0.01
 LAST_WORDS_US = 2_000_000
@@ -52,6 +52,7 @@ class ObserveSupervisor:
         contract: FailureContract,
         recorder: Recorder,
         *,
+        run_dir: RunDir,
         is_acting: bool,
         on_turn: Callable[[ObserveSupervisor], None] | None = None,
     ) -> None:
@@ -64,11 +65,7 @@ class ObserveSupervisor:
         """There is no recovery loop: metrics ask for it."""
         self.spares: list[str] = []
         self.clock = SystemClock()
-        self.run_dir = RunDir.create(
-            options.root or default_root(options.run_id), ranks=options.ranks
-        )
-        for name in ("endings", "first"):
-            (self.run_dir.root / name).mkdir()
+        self.run_dir = run_dir
         self.watcher = Watcher(
             recorder,
             run=options.run_id,
@@ -379,7 +376,6 @@ class ObserveSupervisor:
                 rank.close()
         if self._port is not None:
             self._port.close()
-        self.run_dir.remove()
 
 
 def at_end(rank: ObservedRank) -> RankAtEnd:

@@ -1,5 +1,7 @@
 """A name that is given again: a finished run keeps its own, and a run that did not end goes on behind its attempts."""
 
+import dataclasses
+
 import pytest
 
 from lastgood.base.clock import SystemClock
@@ -9,13 +11,16 @@ from lastgood.ledger.store import open_store, read_store
 from lastgood.training.observe import session
 from lastgood.training.observe.session import run_observed
 from lastgood.training.options import RunOptions
+from lastgood.training.rundir import RunDir
 
 
 @pytest.fixture
 def options(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("pass")
-    return RunOptions(script=script, ranks=2, run_id="again", ledger=tmp_path / "ledger.db")
+    return RunOptions(
+        script=script, ranks=2, run_id="again", ledger=tmp_path / "ledger.db", root=tmp_path / "run"
+    )
 
 
 @pytest.fixture
@@ -94,3 +99,51 @@ def test_what_a_killed_supervisor_left_open_is_closed_by_the_next_start(options,
     ]  # fmt: skip
     assert events[3].body["outcome"] == events[6].body["result"] == "interrupted"
     assert begun == [2]
+
+
+# --- a name that lives ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_acting", [True, False])
+def test_the_name_of_a_run_that_lives_is_refused_before_anything_is_written(options, is_acting):
+    """Else the living run reads as interrupted, and its twin's ledger holds a run that never was."""
+    clock = SystemClock()
+    with open_store(options.ledger) as store:
+        store.append([new_event("run.start", clock=clock, run="again", attempt=1, body={})])
+    living = RunDir.create(options.root, ranks=2)
+    with pytest.raises(Refused, match="another run with this id is on this machine"):
+        run_observed(options, is_acting=is_acting)
+    with read_store(options.ledger) as store:
+        assert [e.kind for e in store.events()] == ["run.start"]
+    elsewhere = dataclasses.replace(options, ledger=options.ledger.with_name("other.db"))
+    with pytest.raises(Refused, match="another run with this id is on this machine"):
+        run_observed(elsewhere, is_acting=is_acting)
+    assert not elsewhere.ledger.exists()
+    living.remove()
+
+
+def test_the_name_is_taken_until_the_ledger_is_closed(options, begun, monkeypatch):
+    """Else the next start reads a run without an end, and ends it."""
+    close, closed = session.close_ledger, []
+
+    def closes(*arguments):
+        with pytest.raises(Refused):
+            RunDir.create(options.root, ranks=2)
+        closed.append(arguments)
+        return close(*arguments)
+
+    monkeypatch.setattr(session, "close_ledger", closes)
+    assert run_observed(options, is_acting=False).exit_code == 0
+    assert closed
+    assert not options.root.exists()
+
+
+def test_a_refusal_by_the_ledger_leaves_what_an_earlier_start_left(options, begun):
+    put(options, exit_code=0)
+    RunDir.create(options.root, ranks=2).release()
+    kept = RunDir(options.root).snapshot(0, 7)
+    kept.write_bytes(b"state")
+    with pytest.raises(Refused, match="the run with this id has finished"):
+        run_observed(options, is_acting=False)
+    assert kept.read_bytes() == b"state"
+    RunDir.create(options.root, ranks=2).remove()
