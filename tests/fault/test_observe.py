@@ -12,7 +12,7 @@ from lastgood.ledger.event import Event
 from lastgood.ledger.incident import Incident, fold_incidents
 from lastgood.ledger.verify import verify_ledger
 from tests.fault.observed_run import ObservedRun, steps_done
-from tests.fault.training_drill import wait_until
+from tests.fault.training_drill import lives, wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(400)]
 RANKS = 3
@@ -121,6 +121,30 @@ def test_a_killed_supervisor_costs_the_records_and_not_the_job(tmp_path):
         log = tmp_path / "logs" / "rank0.log"
         wait_until(lambda: "rank 0 of restart 0 is done" in log.read_text())
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+@pytest.mark.nightly
+def test_ranks_whose_supervisor_died_while_they_started_go_on_beside_the_next_start(tmp_path):
+    """Killed before they have imported torch: the next start has another folder by the time they look for theirs."""
+    job = ("--steps", "30")
+    with ObservedRun(tmp_path, *job, ranks=2) as first:
+        first.wait_for(lambda events: any(e.kind == "attempt.start" for e in events))
+        pids = [first.pid_of(rank) for rank in range(2)]
+        first.process.kill()
+        first.process.wait()
+        with ObservedRun(tmp_path, *job, ranks=2) as second:
+            assert second.end(limit_s=120) == 0
+            wait_until(lambda: not any(map(lives, pids)))
+            events, output = second.events(), second.log.read_text()
+    (warned,) = [e for e in events if e.body.get("pids") == pids]
+    assert "still works, unobserved" in warned.body["text"]
+    assert f"kill {pids[0]} {pids[1]}" in output
+    (end, _) = [e for e in events if e.kind == "run.end"]
+    assert end.body["is_unobserved"] is True
+    log = (tmp_path / "logs" / "rank0.log").read_text()
+    for restart in range(2):
+        assert f"rank 0 of restart {restart} is done" in log
+    assert "Traceback" not in log
 
 
 @pytest.mark.nightly

@@ -15,6 +15,12 @@ import msgspec
 from lastgood.evidence.incident_part import Drill, title_of
 from lastgood.evidence.late_verdicts import FOUND_AFTERWARDS, late_words
 from lastgood.evidence.report import Check, Headline, IncidentCard, Note
+from lastgood.evidence.supervisor_deaths import (
+    NO_DEATHS,
+    SupervisorDeaths,
+    deaths_checks,
+    deaths_words,
+)
 from lastgood.evidence.wording import instant_text
 from lastgood.ledger.incident import Incident
 
@@ -45,15 +51,16 @@ def watched_headline(
     mode: str,
     drill: Drill,
     ending: str,
-    extra: Sequence[Check] = (),
+    deaths: SupervisorDeaths = NO_DEATHS,
 ) -> Headline:
     """What was seen and who was named; recovery is judged only where it was asked for."""
     faults = [i for i in incidents if not i.is_planned]
     count = len(faults) + len(drill.missed)
+    unwatched, extra = deaths_words(deaths), deaths_checks(deaths)
     if not count:
-        return Headline(
-            state="nothing", sentence=f"No fault was seen; {ending}.", checks=tuple(extra)
-        )
+        told = f"No fault was seen, but {unwatched}" if unwatched else "No fault was seen"
+        state = "unknown" if unwatched else "nothing"
+        return Headline(state=state, sentence=f"{told}; {ending}.", checks=extra)
     checks = (*_checks(faults, drill, mode), *extra)
     states = {check.state for check in checks}
     state = "not_held" if "not_held" in states else "unknown" if "unknown" in states else "held"
@@ -61,9 +68,10 @@ def watched_headline(
     seen = f"{len(faults)} of {count} {noun}" if drill.missed else f"{count} {noun}"
     were = "was" if count == 1 else "were"
     hands = ", and nothing was touched" if mode == "observe" else ""
-    return Headline(
-        state=state, sentence=f"{seen} {were} seen{hands}: {_ends(faults)}.", checks=checks
-    )
+    sentence = f"{seen} {were} seen{hands}: {_ends(faults)}."
+    if unwatched:
+        sentence += f" {unwatched[0].upper()}{unwatched[1:]}."
+    return Headline(state=state, sentence=sentence, checks=checks)
 
 
 def _ends(faults: Sequence[Incident]) -> str:

@@ -165,6 +165,7 @@ def _start_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim
     if not begins and all(is_imported(e) for e in starts):
         starts = []  # a log without steps does not tell warm-up from work
     again_us = [time_of(e) for e in starts if e.kind == EventKind.RUN_START]
+    unseen_us = [time_of(e) for e in events if e.kind == EventKind.RUN_END and _is_unobserved(e)]
     for at, start in enumerate(starts):
         start_us = time_of(start)
         next_us = time_of(starts[at + 1]) if at + 1 < len(starts) else timeline.life.alive_us
@@ -172,6 +173,7 @@ def _start_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim
             # Its own attempts are part of it; the next start of the run is not.
             later = bisect.bisect_right(again_us, start_us)
             next_us = again_us[later] if later < len(again_us) else timeline.life.alive_us
+        next_us = min([next_us, *(at_us for at_us in unseen_us if at_us >= start_us)])
         found = bisect.bisect_left(begins, start_us)
         first_us = begins[found] if found < len(begins) else None
         if first_us is not None and first_us <= next_us:
@@ -186,8 +188,15 @@ def _start_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim
             # Nobody knew that it had ended where a later start had to say so; else it waited for a place.
             is_unseen = ended.body.get("result") == "interrupted"
             state = "down.detect" if is_unseen else "down.schedule"
+            if _is_unobserved(ended):
+                state = "unknown"
             yield Claim(state, time_of(ended), time_of(event))
             ended = None
+
+
+def _is_unobserved(end: Event) -> bool:
+    """True where only the watching ended: what the ranks did from then on is in no record."""
+    return end.body.get("is_unobserved") is True
 
 
 def _tail_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Claim]:
@@ -214,7 +223,9 @@ def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cla
     for event in (e for e in events if e.kind in MARKS):
         start_us, last_us = time_of(event), _last_end_before(timeline, time_of(event))
         if before is None or event.kind in {EventKind.RUN_END, EventKind.ATTEMPT_END}:
-            before = event
+            # Both may be of one moment, where a later start had to record them; then their order says nothing.
+            if before is None or _order_of_ends(before) <= _order_of_ends(event):
+                before = event
             continue
         if before.kind == EventKind.ATTEMPT_END:
             # A scheduler's record of the next attempt: until then the job waited for a place.
@@ -233,6 +244,10 @@ def _attempt_claims(events: Sequence[Event], timeline: Timeline) -> Iterable[Cla
             end_us = last_us if noticed_us else start_us
             yield Claim("down.detect", last_us, end_us, is_inferred=True)
         before = event
+
+
+def _order_of_ends(event: Event) -> tuple[int, bool]:
+    return time_of(event), event.kind == EventKind.RUN_END
 
 
 def _is_placed(submitted: Event, start: Event) -> bool:

@@ -40,6 +40,7 @@ from lastgood.evidence.report import (
     Words,
 )  # fmt: skip
 from lastgood.evidence.stops_part import class_table, stops_table
+from lastgood.evidence.supervisor_deaths import read_supervisor_deaths
 from lastgood.evidence.time_part import ending_notes, key_figures, strip_chart, time_section
 from lastgood.evidence.watched_part import WATCHED_MODES, watched_cards, watched_headline
 from lastgood.ledger.ettr import RunTimes, measure_run
@@ -127,7 +128,10 @@ def _headline(events: Sequence[Event], run: str, times: RunTimes, drill: Drill) 
     """The answer at the top: of a run that recovers, or of a job that was looked at from outside."""
     mode, ending = _mode(events, run), _ending(events, run, times)
     if mode in WATCHED_MODES:
-        return watched_headline(times.incidents, mode=mode, drill=drill, ending=ending)
+        deaths = read_supervisor_deaths(e for e in in_effect(events) if e.run == run)
+        return watched_headline(
+            times.incidents, mode=mode, drill=drill, ending=ending, deaths=deaths
+        )
     extra = _extra_checks(events, run, drill)
     return headline(times.incidents, drill=drill, ending=ending, extra=extra)
 

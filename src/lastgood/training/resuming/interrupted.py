@@ -255,7 +255,9 @@ def closing_entries(history: History, resumption: Resumption) -> list[Entry]:
         left = {"attempt": at["attempt"], "devices": 1, "ranks": (rank,), "body": body}
         entries.append(Entry("exposure.leave", left))
     entries.append(Entry("attempt.end", {**at, "body": {"reason": "interrupted"}}))
-    end = {"exit_code": None, "result": "interrupted", "reason": why}
+    end: dict[str, Any] = {"exit_code": None, "result": "interrupted", "reason": why}
+    if history.started.get("mode") == "observe":  # its ranks went on, and nobody saw it
+        end["is_unobserved"] = True
     entries.append(Entry("run.end", {**at, "body": end}))
     return entries
 
