@@ -237,7 +237,7 @@ def test_a_section_without_a_with_block_or_a_name_is_refused(tmp_path):
         (("--hang-after", "0s"), "--hang-after"),
         (("--run-id", "../../x"), "--run-id"),
         (("--checkpoint-dir", "/proc/no"), "--checkpoint-dir"),
-        (("--bogus",), "no such option"),
+        (("--bogus",), "No such option"),
         (("--nproc-per-node", "0"), "--nproc-per-node"),
         (("--checkpoint-every", "1min"), "--checkpoint-dir checkpoints"),
     ],

@@ -23,6 +23,7 @@ from lastgood.base.errors import (
     MissingExtra,
     pip_command,
 )
+from lastgood.base.utf8_text import utf8_text
 
 EXIT_BROKEN_PIPE = 141
 
@@ -78,7 +79,7 @@ def _tell(error: LastgoodError) -> int:
     if is_debug():
         traceback.print_exception(error, file=sys.stderr)
     else:
-        click.echo(f"lastgood: {error.code}: {error}", err=True)
+        click.echo(utf8_text(f"lastgood: {error.code}: {error}"), err=True)
     return error.exit_code
 
 

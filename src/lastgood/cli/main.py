@@ -10,6 +10,7 @@ import click
 
 from lastgood import __version__
 from lastgood.cli.lazy import LazyCommand, LazyGroup
+from lastgood.cli.standard_output import prepare_standard_output
 
 COMMANDS = {
     "demo": LazyCommand("lastgood.cli.demo:demo", "Break a small training job on purpose and watch it recover."),
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A command returns its exit code as an int (None is 0) or calls `ctx.exit(code)`.
     """
+    prepare_standard_output()
     try:
         result = lastgood.main(
             args=None if arguments is None else list(arguments),

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from lastgood.base.errors import BadInput, Refused
+from lastgood.base.utf8_text import utf8_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -34,7 +35,7 @@ _OTHER_HOSTS = {
 }
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
     "--nproc-per-node",
     "--nproc_per_node",
@@ -249,17 +250,27 @@ def _refuse_lonely_interval(context: click.Context, given: dict[str, object]) ->
 
 
 def _script(text: str) -> Path:
-    if text.startswith("-"):
-        raise BadInput(
-            "no such option", where=text, needs="an option of lastgood run before the script",
-            next="type: lastgood run --help",
-        )  # fmt: skip
     script = Path(text)
     if not script.is_file():
         found = "a folder" if script.is_dir() else "nothing"
         raise BadInput("no such script", where=text, found=found, needs="a Python file")
+    _refuse_carried_bytes("SCRIPT", script)
     _refuse_unparsable(script)
     return script
+
+
+def _refuse_carried_bytes(where: str, path: Path) -> None:
+    """Refuse a name that is no text to Python: the ranks tell of it in traces and messages, which are UTF-8."""
+    name = str(path.absolute())
+    readable = utf8_text(name)
+    if readable == name:
+        return
+    is_utf8 = os.fsencode(name) == readable.encode()
+    raise BadInput(
+        "a run cannot use this name", where=where, found=readable,
+        needs=f"a name that the encoding of this locale ({sys.getfilesystemencoding()}) can read",
+        next="type the same with PYTHONUTF8=1 before it" if is_utf8 else "rename it, or what it lies in",
+    )  # fmt: skip
 
 
 def _refuse_unparsable(script: Path) -> None:
@@ -298,6 +309,7 @@ def _folder(option: str, given: object) -> Path | None:
     if given is None:
         return None
     folder = Path(str(given))
+    _refuse_carried_bytes(option, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
