@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,7 @@ def rates_question(
 def refuse_rate_options(
     ledger: str, question: RatesQuestion, mappings: Mapping[str, Path] | None = None
 ) -> None:
-    """Refuse what was asked about rates of a ledger that has none: a flag without an effect would pass for one.
+    """Refuse what was asked about rates of a report that has none: a flag without an effect would pass for one.
 
     Raises:
         BadInput: an option about rates was given.
@@ -91,11 +92,11 @@ def refuse_rate_options(
     given = [name for name, value in flags.items() if value is not None]
     if given:
         raise BadInput(
-            "this ledger holds no imported failures, so it has no rates to ask about",
+            "a report gives rates of imported failures only, and this ledger holds none",
             where=ledger,
             found=", ".join(given),
-            needs="a ledger into which logs were imported, or none of these options",
-            next="lastgood import PATH... --ledger LEDGER",
+            needs="none of these options",
+            next=f"for the rates of what is recorded there: lastgood rates --ledger {shlex.quote(ledger)}",
         )
 
 

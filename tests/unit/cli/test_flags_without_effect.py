@@ -58,14 +58,16 @@ def test_two_forms_at_once_are_refused(cli, fleet):
 )
 def test_a_question_about_rates_of_a_run_without_imports_is_refused(cli, run, flag):
     said = refused(cli, "report", run, *flag)
-    assert "holds no imported failures" in said
+    assert "a report gives rates of imported failures only" in said
     assert flag[0] in said
-    assert "lastgood import PATH... --ledger LEDGER" in said
+    following = said.split("recorded there: lastgood ")[1].split()
+    assert following == ["rates", "--ledger", str(run)]
+    assert cli(*following).exit_code == 0
 
 
 def test_a_question_that_a_bundle_would_set_aside_is_refused(cli, run, tmp_path):
     said = refused(cli, "bundle", run, "-o", tmp_path / "b", "--nodes", "8")
-    assert "holds no imported failures" in said
+    assert "a report gives rates of imported failures only" in said
     assert not (tmp_path / "b").exists()
 
 
