@@ -70,7 +70,7 @@ class Ended:
             ranks.append(ended)
         supervisor = ObserveSupervisor.__new__(ObserveSupervisor)
         supervisor.ranks, supervisor.is_acting = ranks, is_acting
-        supervisor._outsiders = supervisor._noticed = None
+        supervisor._outsiders = supervisor._noticed = supervisor._insisted = None
         supervisor._torn_down, supervisor._pending = set(), []
         supervisor.watcher = SimpleNamespace(  # type: ignore[assignment]
             finish=lambda _now: None,
