@@ -1,4 +1,4 @@
-"""Incidents whose starts follow each other count as one: `incident.merge_starts` on a table."""
+"""Incidents whose starts follow each other count as one: `incident_merge.merge_starts` on a table."""
 
 from __future__ import annotations
 

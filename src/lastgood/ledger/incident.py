@@ -2,31 +2,22 @@
 
 The unit of every count is the incident and not the log line: one broken switch writes thousands of lines. How lines
 become incidents changes the count twofold on real fleets, so the rule is declared, has parameters, and is printed
-beside every number that rests on it. What an event itself declares (`links.incident`) always comes first.
-
-*Correlated* is an attribute: two or more members of one shared fault domain failed within a window. Two ranks of one
-host, two hosts of one rack. It says nothing about the cause.
+beside every number that rests on it: `incident_groups` gathers the events, `incident_merge` counts starts in a row as
+one, `correlated` marks those that share a fault domain.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from lastgood.contract.taxonomy import DomainKind, EventKind, FailureClass, Role
+from lastgood.contract.taxonomy import EventKind, FailureClass
+from lastgood.ledger.correlated import mark_correlated
 from lastgood.ledger.event import Domain, Event, Verification, in_effect, time_of
-from lastgood.ledger.grouping import LINKS, SITE, Rule
+from lastgood.ledger.grouping import LINKS, Rule
+from lastgood.ledger.incident_groups import BYSTANDERS, group_events
+from lastgood.ledger.incident_merge import merge_starts
 from lastgood.ledger.phases import Moment, moments_of
-
-_MEMBERS = (DomainKind.RANK, DomainKind.DEVICE, DomainKind.HOST, DomainKind.RACK)
-"""Kinds that can be members of a larger domain, smallest first."""
-_SHARED = (
-    DomainKind.HOST, DomainKind.RACK, DomainKind.SWITCH, DomainKind.STORAGE, DomainKind.POWER, DomainKind.RELEASE,
-    DomainKind.SITE,
-)  # fmt: skip
-_BYSTANDERS = frozenset((Role.CASCADE, Role.TEARDOWN, Role.CONTEXT))
-"""Roles that follow from a failure and are no failure of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,134 +82,22 @@ class Incident:
         """True for a stop that was known in advance."""
         return self.class_ == FailureClass.PLANNED
 
+    @property
+    def began_us(self) -> int:
+        """The earliest time that is known of it."""
+        for stamp_us in (self.onset_us, self.opened_us, self.detected_us):
+            if stamp_us is not None:
+                return stamp_us
+        return 0
+
 
 def fold_incidents(events: Iterable[Event], rule: Rule = LINKS) -> list[Incident]:
     """The incidents of these events under this rule, in order of their onset. Arrival order does not matter."""
-    groups = _group(in_effect(events), rule)
+    groups = group_events(in_effect(events), rule)
     incidents = [_fold(name, members) for name, members in groups.items()]
-    incidents.sort(key=lambda i: (_began(i), i.id))
-    incidents = _mark_correlated(incidents, groups, rule)
+    incidents.sort(key=lambda i: (i.began_us, i.id))
+    incidents = mark_correlated(incidents, groups, rule)
     return incidents if rule.merge_us is None else merge_starts(incidents, rule)
-
-
-# --- grouping -----------------------------------------------------------------------------------------
-
-
-def _group(events: Sequence[Event], rule: Rule) -> dict[str, list[Event]]:
-    groups: dict[str, list[Event]] = {}
-    recent: dict[str, tuple[str, int]] = {}  # domain id -> incident and time of its last event
-    for event, declared in declared_incidents(events):
-        name = declared or _planned_name(event, groups)
-        if name is None and rule.gap_us is not None and _is_failure(event):
-            name = _by_gap(event, rule, recent)
-        if name is not None:
-            groups.setdefault(name, []).append(event)
-    return groups
-
-
-def declared_incidents(events: Iterable[Event]) -> Iterator[tuple[Event, str | None]]:
-    """Each event, in order of time, with the incident that it declares.
-
-    A run that is started again counts its incidents from 1 again: a name that is opened anew after another start is
-    another incident. A remark that only comes after that start still belongs to the first one.
-    """
-    starts: Counter[str | None] = Counter()
-    opened: dict[str, int] = {}  # declared name -> the start of its run in which it was opened last
-    current: dict[str, str] = {}
-    for event in events:
-        if event.kind == EventKind.RUN_START:
-            starts[event.run] += 1
-        declared = event.incident
-        if declared is not None and event.kind == EventKind.INCIDENT_OPEN:
-            start = starts[event.run]
-            if opened.setdefault(declared, start) != start:
-                current[declared] = f"{declared} (start {start})"
-                opened[declared] = start
-        yield event, current.get(declared, declared) if declared is not None else None
-
-
-def _planned_name(event: Event, groups: dict[str, list[Event]]) -> str | None:
-    """A planned stop without a declared incident is one of its own, from its begin to its run's next end."""
-    if event.kind == EventKind.PLANNED_BEGIN:
-        return f"planned:{event.id}"
-    if event.kind != EventKind.PLANNED_END:
-        return None
-    for name, members in reversed(groups.items()):
-        if name.startswith("planned:") and members[0].run == event.run and len(members) == 1:
-            return name
-    return None
-
-
-def _is_failure(event: Event) -> bool:
-    return (
-        event.class_ is not None
-        and event.class_ != FailureClass.PLANNED
-        and event.role not in _BYSTANDERS
-    )
-
-
-def _by_gap(event: Event, rule: Rule, recent: dict[str, tuple[str, int]]) -> str:
-    now_us = time_of(event)
-    places = [d.id for d in event.domain if d.kind == rule.gap_kind] or [f"event:{event.id}"]
-    if rule.gap_kind == SITE:
-        places = [SITE]
-    near = [
-        recent[place][0]
-        for place in places
-        if place in recent and now_us - recent[place][1] <= (rule.gap_us or 0)
-    ]
-    name = near[0] if near else f"gap:{event.id}"
-    for place in places:
-        recent[place] = (name, now_us)
-    return name
-
-
-# --- merging ------------------------------------------------------------------------------------------
-
-
-def merge_starts(incidents: Sequence[Incident], rule: Rule) -> list[Incident]:
-    """Incidents (by begin) of which those that start soon after the one before on their domain count as one.
-
-    A merged incident speaks with the words and durations of its first member, who started it, and is over when the
-    last of them is. Planned stops are merged with nothing, and on a domain that an incident does not name it is alone.
-    """
-    members: list[list[Incident]] = []
-    recent: dict[str, tuple[list[Incident], int]] = {}
-    for incident in incidents:
-        named = (d.id for d in incident.domain if d.kind == rule.merge_kind)
-        place = SITE if rule.merge_kind == SITE else next(named, None)
-        if place is None or incident.is_planned:
-            members.append([incident])
-            continue
-        group, last_us = recent.get(place, ([], 0))
-        if not group or _began(incident) - last_us > (rule.merge_us or 0):
-            group = []
-            members.append(group)
-        group.append(incident)
-        recent[place] = (group, _began(incident))
-    return [_merged(group) if len(group) > 1 else group[0] for group in members]
-
-
-def _merged(group: Sequence[Incident]) -> Incident:
-    """One incident of several, in order of their begin."""
-    lost = [i.lost_device_us for i in group if i.lost_device_us is not None]
-    steps = [i.lost_steps for i in group if i.lost_steps is not None]
-    return replace(
-        group[0],
-        correlated=any(i.correlated for i in group),
-        correlated_by=tuple(dict.fromkeys(d for i in group for d in i.correlated_by)),
-        domain=tuple(dict.fromkeys(d for i in group for d in i.domain)),
-        closed_us=max((i.closed_us for i in group if i.closed_us is not None), default=None)
-        if not any(i.is_open for i in group)
-        else None,
-        lost_steps=sum(steps) if steps else None,
-        lost_device_us=sum(lost) if lost else None,
-        notes=tuple(dict.fromkeys(note for i in group for note in i.notes)),
-        event_ids=tuple(name for i in group for name in i.event_ids),
-    )
-
-
-# --- folding ------------------------------------------------------------------------------------------
 
 
 def _fold(name: str, events: Sequence[Event]) -> Incident:
@@ -237,7 +116,7 @@ def _fold(name: str, events: Sequence[Event]) -> Incident:
         cause=_last(events, "cause"),
         cause_status=_last(events, "cause_status"),
         domain=tuple(
-            dict.fromkeys(d for e in events for d in e.domain if e.role not in _BYSTANDERS)
+            dict.fromkeys(d for e in events for d in e.domain if e.role not in BYSTANDERS)
         ),
         ranks=_culprits(events),
         blast_radius=_blast_radius(events),
@@ -324,13 +203,6 @@ def _onset(first: Event, detect: Event | None) -> int | None:
     return min(stamps, default=None)
 
 
-def _began(incident: Incident) -> int:
-    for stamp_us in (incident.onset_us, incident.opened_us, incident.detected_us):
-        if stamp_us is not None:
-            return stamp_us
-    return 0
-
-
 def _culprits(events: Sequence[Event]) -> tuple[int, ...]:
     """The close decides, since others may have failed behind the diagnosis; before it the newest diagnosis, and
     before that whoever the first events name.
@@ -342,7 +214,7 @@ def _culprits(events: Sequence[Event]) -> tuple[int, ...]:
         named = event.body.get("culprits") if event.kind == EventKind.DIAGNOSE else None
         if isinstance(named, list) and all(isinstance(rank, int) for rank in named):
             return tuple(sorted(set(named)))
-    named = (e.ranks for e in events if e.ranks and e.role not in _BYSTANDERS)
+    named = (e.ranks for e in events if e.ranks and e.role not in BYSTANDERS)
     return next(iter(named), ())
 
 
@@ -418,79 +290,3 @@ def _notes(events: Sequence[Event]) -> tuple[str, ...]:
             items = value if isinstance(value, list) else [value]
             notes += [item for item in items if isinstance(item, str) and item]
     return tuple(dict.fromkeys(notes))
-
-
-# --- correlation --------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Failed:
-    """One member of a shared domain that failed."""
-
-    member: Domain
-    at_us: int
-    incident: str
-
-
-@dataclass(slots=True)
-class _Shared:
-    members: list[_Failed] = field(default_factory=list)
-
-
-def _mark_correlated(
-    incidents: Sequence[Incident], groups: dict[str, list[Event]], rule: Rule
-) -> list[Incident]:
-    shared: dict[Domain, _Shared] = {}
-    for incident in incidents:
-        if incident.is_planned:
-            continue
-        for event in groups[incident.id]:
-            if event.role in _BYSTANDERS:
-                continue
-            for domain, member in _memberships(event):
-                failed = _Failed(member, _began(incident), incident.id)
-                shared.setdefault(domain, _Shared()).members.append(failed)
-    by: dict[str, set[Domain]] = {}
-    for domain, failures in shared.items():
-        for name in _together(failures.members, rule.correlated_us):
-            by.setdefault(name, set()).add(domain)
-    return [
-        replace(
-            i, correlated=True, correlated_by=tuple(sorted(by[i.id], key=lambda d: (d.kind, d.id)))
-        )
-        if i.id in by
-        else i
-        for i in incidents
-    ]
-
-
-def _memberships(event: Event) -> list[tuple[Domain, Domain]]:
-    """(shared domain, member) pairs that the event states without doubt.
-
-    With two hosts and two ranks in one event nobody says which rank lies where, so only a kind with a single id
-    is taken to hold all the members.
-    """
-    kinds = {kind: [d for d in event.domain if d.kind == kind] for kind in DomainKind}
-    smallest = next((kind for kind in _MEMBERS if kinds[kind]), None)
-    if smallest is None:
-        return []
-    return [
-        (kinds[kind][0], member)
-        for kind in _SHARED
-        if kind != smallest and len(kinds[kind]) == 1
-        for member in kinds[smallest]
-    ]
-
-
-def _together(failures: list[_Failed], window_us: int) -> set[str]:
-    """Incidents in which, within the window, at least two different members failed."""
-    failures = sorted(failures, key=lambda f: (f.at_us, f.incident, f.member.kind, f.member.id))
-    found: set[str] = set()
-    start = 0
-    for end in range(len(failures)):
-        while failures[end].at_us - failures[start].at_us > window_us:
-            start += 1
-        near = failures[start : end + 1]
-        if len({f.member for f in near}) > 1:
-            found |= {f.incident for f in near}
-    return found

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lastgood.contract.taxonomy import EventKind
 from lastgood.ledger.event import Event, time_of
 from lastgood.ledger.executions import Execution, is_imported, known_since_us, read_executions
-from lastgood.ledger.incident import declared_incidents
+from lastgood.ledger.incident_groups import declared_incidents
 from lastgood.ledger.life import MARKS, NO_LIFE, Life, read_life, without_inner_starts
 from lastgood.ledger.phases import PHASE_ORDER, PHASES, in_phase_order, seen_us
 from lastgood.ledger.skew import (
