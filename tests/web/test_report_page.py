@@ -73,6 +73,15 @@ def test_nothing_is_wider_than_the_screen_and_nothing_is_fetched(chromium_page, 
         assert chromium_page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize(("width", "rows"), [(1280, [4]), (1000, [4]), (800, [2, 2]), (360, [1] * 4)])  # fmt: skip
+def test_four_verdicts_stand_in_full_rows(chromium_page, folder, width, rows):
+    opened(chromium_page, folder, "everything", width=width)
+    tops = chromium_page.locator(".checks li").evaluate_all(
+        "all => all.map(e => Math.round(e.getBoundingClientRect().top))"
+    )
+    assert [tops.count(top) for top in dict.fromkeys(tops)] == rows
+
+
 @pytest.mark.parametrize("name", ["five faults", "everything", "only watched"])
 def test_no_text_is_clipped_on_a_phone(chromium_page, folder, name):
     opened(chromium_page, folder, name, width=360)

@@ -1,9 +1,10 @@
 """Charts as static SVG: data in, Vega-Lite spec by altair, drawing by vl-convert. No script reaches the page.
 
 Colour is never the only signal: a state has its own labelled lane, a bar its label and its number, a series
-its own shape. The colours are those of Okabe and Ito, which stay apart for all common kinds of colour blindness;
-each means one thing everywhere: green is accepted work, orange is standing still, blue is putting back,
-red is work thrown away, grey is planned or outside the count, hollow is unknown.
+its own shape. The colours are those of Okabe and Ito, which stay apart for all common kinds of colour blindness, and a
+violet that stays apart from them (theirs looks like the grey to many); each means one thing everywhere: green is accepted
+work, light blue is preparing and saving, orange is down with a fault, violet is a stall without anybody at work on one,
+blue is putting back, red is work thrown away, grey is planned or outside the count, hollow is unknown.
 Ink is `currentColor`, so that one picture serves the light page, the dark page and the printer.
 """
 
@@ -33,13 +34,14 @@ LANE_PX: Final = 19
 LANE_LABEL_PX: Final = 118
 """Room for the longest state name; fixed, so that charts under each other share their left edge."""
 
-GREEN, ORANGE, BLUE, RED, GREY, SKY = (
+GREEN, ORANGE, BLUE, RED, GREY, SKY, VIOLET = (
     "#009E73",
     "#E69F00",
     "#0072B2",
     "#D55E00",
     "#8C8C8C",
     "#56B4E9",
+    "#8A2BE2",
 )
 
 STATE_COLOURS: Final[dict[str, str]] = {
@@ -53,7 +55,7 @@ STATE_COLOURS: Final[dict[str, str]] = {
     "down.restart": ORANGE,
     "restore": BLUE,
     "down.verify": BLUE,
-    "stall": SKY,
+    "stall": VIOLET,
     "degraded.excess": RED,
     "lost": RED,
     "planned": GREY,

@@ -108,6 +108,28 @@ def test_every_state_of_wall_time_has_a_colour():
     assert set(STATE_COLOURS) == set(states)
 
 
+def test_states_share_a_colour_only_where_they_mean_the_same():
+    groups: dict[str, set[str]] = {}
+    for state, colour in STATE_COLOURS.items():
+        groups.setdefault(colour, set()).add(state)
+    down = {f"down.{phase}" for phase in ("schedule", "detect", "diagnose", "isolate", "restart")}
+    assert sorted(map(sorted, groups.values())) == sorted(
+        map(
+            sorted,
+            [
+                {"productive"},
+                {"warmup", "checkpoint.blocking"},
+                {"stall"},
+                down,
+                {"restore", "down.verify"},
+                {"degraded.excess", "lost"},
+                {"planned", "excluded"},
+                {"unknown"},
+            ],
+        )
+    )
+
+
 def test_an_alternative_text_cannot_leave_its_attribute():
     evil = msgspec.structs.replace(strip(), alt='"><script>alert(1)</script>')
     svg = chart_svg(evil)
