@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 SPARE_NICENESS = 10
 """Steps of niceness that a spare is given: its start must not slow the ranks that train."""
+NICENESS_MAX = 19
+"""The kernel takes anything above it for it."""
 
 
 class WorkerProcess:
@@ -143,7 +145,8 @@ def can_take_niceness_back() -> bool:
         thread, own = threading.get_native_id(), own_niceness()
         try:
             os.setpriority(os.PRIO_PROCESS, thread, own + 1)
-            os.setpriority(os.PRIO_PROCESS, thread, own)
+            # At the end of the scale the line above changed nothing, so one step is taken back from there.
+            os.setpriority(os.PRIO_PROCESS, thread, min(own, NICENESS_MAX - 1))
         except OSError:
             found.append(False)
         else:

@@ -19,13 +19,15 @@ sys.stdin.read()
 """
 
 
-ASK = "from lastgood.training.processes import can_take_niceness_back as can; print(can())"
+ASK = (
+    "import os; from lastgood.training.processes import can_take_niceness_back as can; print(can())"
+)
 LOWERS = """
 import os
 os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + 1)
 os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) - 1)
 """
-AS_NOBODY = "import os; os.setresuid(65534, 65534, 65534);"
+AS_NOBODY = "os.setresuid(65534, 65534, 65534);"
 
 
 def ask(code: str) -> list[str]:
@@ -40,14 +42,15 @@ def test_whether_a_spare_may_be_niced_is_what_the_kernel_does():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-def test_a_user_who_could_not_take_it_back_nices_no_spare():
-    first, second = ASK.split("; ")
-    assert ask(f"{first}; {AS_NOBODY} {second}") == ["False"]
+@pytest.mark.parametrize("steps", [0, 19])
+def test_a_user_who_could_not_take_it_back_nices_no_spare(steps):
+    first, second = ASK.rsplit("; ", 1)
+    assert ask(f"{first}; os.nice({steps}); {AS_NOBODY} {second}") == ["False"]
 
 
 def test_asking_leaves_the_niceness_as_it_was():
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert ask(f"{ASK}; import os; print(os.getpriority(os.PRIO_PROCESS, 0))")[1] == str(own)
+    assert ask(f"{ASK}; print(os.getpriority(os.PRIO_PROCESS, 0))")[1] == str(own)
 
 
 @pytest.fixture
