@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from lastgood.base.utf8_text import utf8_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -273,7 +275,11 @@ class Channel:
     def send(self, message: ToWorker | ToSupervisor) -> bool:
         """Send one message; False when the other side is gone (its end is handled where processes are watched)."""
         try:
-            self.socket.sendall(self._encoder.encode(message) + b"\n")
+            line = self._encoder.encode(message)
+        except UnicodeEncodeError:
+            line = self._encoder.encode(_readable(message))
+        try:
+            self.socket.sendall(line + b"\n")
         except OSError:
             self.is_closed = True
             return False
@@ -303,3 +309,9 @@ class Channel:
         """True when something can be read within the time."""
         readable, _, _ = select.select([self.socket], [], [], timeout_s)
         return bool(readable)
+
+
+def _readable(message: ToWorker | ToSupervisor) -> ToWorker | ToSupervisor:
+    """The same with words that JSON can hold: a script's error may name a file whose name is no UTF-8."""
+    words = {k: v for k, v in msgspec.structs.asdict(message).items() if isinstance(v, str)}
+    return msgspec.structs.replace(message, **{k: utf8_text(v) for k, v in words.items()})

@@ -134,3 +134,12 @@ def test_a_worker_that_was_let_go_in_this_turn_is_heard_no_more():
         channel.close()
         Supervisor._hear_all(None, SimpleNamespace(channel=channel))  # type: ignore[arg-type]
         assert not channel.send(control.Proceed(generation=1))
+
+
+def test_an_error_that_names_a_file_without_utf8_arrives_in_words_that_are():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        said = control.ScriptFailed(text="no such file: \udcff.db")
+        assert Channel(ours, control.ToWorker).send(said)
+        (heard,) = Channel(theirs, control.ToSupervisor).receive()
+        assert heard == control.ScriptFailed(text=r"no such file: \xff.db")
