@@ -10,12 +10,7 @@ from lastgood.training.rank.buckets import BucketRecord, lay_out, lays_out_again
 CAP_MB = 0.01
 
 
-@pytest.fixture(scope="module", autouse=True)
-def group(tmp_path_factory):
-    store = dist.FileStore(str(tmp_path_factory.mktemp("group") / "store"), 1)
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+pytestmark = pytest.mark.usefixtures("group")
 
 
 class Model(torch.nn.Module):

@@ -5,7 +5,6 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from lastgood.training.rank.group import is_group_error
@@ -13,14 +12,6 @@ from lastgood.training.rank.hook import CountingHook
 from lastgood.training.rank.reductions import Reductions
 
 LIMIT_S = 30
-
-
-@pytest.fixture
-def group(tmp_path):
-    store = dist.FileStore(str(tmp_path / "store"), 1)
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def of_done(done):
