@@ -5,7 +5,7 @@
 
 Processes with torch imported and so much memory touched are killed one after the other: first while the cores have
 nothing else to do, then with a process on each of them that computes all the time. All is watched at once, in one
-process, as the supervisor does; the memory every 0.2 ms once the lock is free. Takes about two minutes.
+process, as the supervisor does; the memory every 0.2 ms once the lock is free, with the look of the supervisor itself. Takes about a minute.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lastgood.training.life_lock import LifeLock, hold_life_lock
+from lastgood.training.life_lock import LifeLock, code_of_ending, hold_life_lock
 from lastgood.training.slot import StatusSlot
 
 AT_ONCE = 5
@@ -38,8 +37,6 @@ WAYS = {
     "memory": "none of its threads has memory any more",
     "descriptor": "its process descriptor is readable",
 }
-VSIZE = 20
-"""Field of /proc/PID/stat, counted from the state behind the name."""
 
 
 def main() -> int:
@@ -137,7 +134,7 @@ class Watched:
             looks = took_ms["lock"] is not None and took_ms["memory"] is None
             ready = poll.poll(0 if looks else LIMIT_S * 1000)
             seen = [names.pop(file) for file, _ in ready]
-            if looks and not has_memory(pid):
+            if looks and code_of_ending(pid) is not None:
                 seen.append("memory")
             took_ms |= dict.fromkeys(seen, round((time.monotonic_ns() - began) / 1e6, 3))
             for file, _ in ready:
@@ -147,15 +144,6 @@ class Watched:
         os.close(descriptor)
         self._lock.close()
         return {f"{way}_ms": value for way, value in took_ms.items()}
-
-
-def has_memory(pid: int) -> bool:
-    """Whether a thread of a process still has its memory."""
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(OSError):  # it is gone by now
-            if (thread / "stat").read_text().rpartition(") ")[2].split()[VSIZE] != "0":
-                return True
-    return False
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
