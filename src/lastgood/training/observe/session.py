@@ -14,10 +14,11 @@ from lastgood.contract.model import contract_digest
 from lastgood.fleet.topology import topology_digest
 from lastgood.ledger.writer import LedgerWriter
 from lastgood.training.machine import machine_versions, run_topology
-from lastgood.training.observe.folder import living_words, owned_folder
+from lastgood.training.observe.folder import living_words, take_over
 from lastgood.training.observe.supervisor import ObserveSupervisor
 from lastgood.training.recorder import Recorder
 from lastgood.training.resuming.interrupted import Resumption, closing_entries
+from lastgood.training.resuming.owned import owned_folder
 from lastgood.training.resuming.same_run import identity_of, refuse_other_run
 from lastgood.training.resuming.unwritten import put_unwritten
 from lastgood.training.supervising.session import RunResult, close_ledger, history_of
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from lastgood.fleet.topology import Topology
     from lastgood.ledger.event import Event
     from lastgood.training.metrics.page import RunMetrics
-    from lastgood.training.observe.folder import OwnedFolder
     from lastgood.training.options import RunOptions
+    from lastgood.training.resuming.owned import OwnedFolder
     from lastgood.training.rundir import RunDir
 
 
@@ -84,7 +85,7 @@ def _record_all(
         # Before anything is recorded: a refusal must not look like another start of that run.
         history = history_of(options)
         refuse_other_run(history, identity_of(options, contract_digest=contract_digest(contract)))
-        living = folder.take_over()
+        living = take_over(folder)
         topology = run_topology(options.ranks)
         recorder = Recorder(
             writer,

@@ -22,11 +22,11 @@ from lastgood.ledger.event import time_of
 from lastgood.training.resuming.leftovers import Leftover, end_leftovers, sessions_of
 from lastgood.training.resuming.life import LastSign, Tail, read_life
 from lastgood.training.resuming.same_run import SAME, short
-from lastgood.training.rundir import RunDir, default_root, is_left_behind
+from lastgood.training.rundir import RunDir
 
 if TYPE_CHECKING:
     from lastgood.ledger.event import Event
-    from lastgood.training.options import RunOptions
+    from lastgood.training.resuming.owned import OwnedFolder
     from lastgood.training.states.sources import Source
 
 INTERRUPTION = "interruption"
@@ -97,30 +97,28 @@ class Resumption:
 
 
 class Claim(NamedTuple):
-    """The run's folder, and what was found in it."""
+    """What was found in the run's folder."""
 
-    run_dir: RunDir
     sign: LastSign | None
     ended: tuple[Leftover, ...]
 
 
-def claim_folder(options: RunOptions, identity: Mapping[str, Any]) -> Claim:
-    """Make the run's folder, or take over the one that a killed supervisor of the same run left.
+def claim_folder(folder: OwnedFolder, identity: Mapping[str, Any]) -> Claim:
+    """Take over what a killed supervisor of the same run left in the folder, and clear all else.
 
     Raises:
-        Refused: its owner lives, or it belongs to another script, world or contract.
+        Refused: it belongs to another script, world or contract.
     """
-    root = options.root or default_root(options.run_id)
     sign, ended = None, ()
-    if is_left_behind(root):
-        ended = tuple(end_leftovers(root, sessions=sessions_of(RunDir(root))))
-        sign = _usable_sign(RunDir(root), identity)
-        taken = RunDir.renew if sign is None else RunDir.reopen
-        run_dir = taken(root, ranks=options.ranks)
-    else:
-        run_dir = RunDir.create(root, ranks=options.ranks)
-    run_dir.identity.write_text(json.dumps(dict(identity), indent=1, sort_keys=True))
-    return Claim(run_dir, sign, ended)
+    root = folder.run_dir.root
+    if folder.is_kept:
+        ended = tuple(end_leftovers(root, sessions=sessions_of(folder.run_dir)))
+        sign = _usable_sign(folder.run_dir, identity)
+        take = RunDir.renew if sign is None else RunDir.reopen
+        take(root, ranks=folder.ranks)
+    folder.is_kept = sign is not None
+    folder.run_dir.identity.write_text(json.dumps(dict(identity), indent=1, sort_keys=True))
+    return Claim(sign, ended)
 
 
 def _usable_sign(run_dir: RunDir, identity: Mapping[str, Any]) -> LastSign | None:
@@ -135,7 +133,6 @@ def _usable_sign(run_dir: RunDir, identity: Mapping[str, Any]) -> LastSign | Non
     for key, needs in SAME.items():
         if known.get(key) == identity[key]:
             continue
-        run_dir.release()
         raise Refused(
             "the interrupted run with this id is another one",
             where=str(run_dir.root),

@@ -26,6 +26,7 @@ from lastgood.training.resuming.interrupted import (
     read_history,
     resumption_of,
 )
+from lastgood.training.resuming.owned import owned_folder
 from lastgood.training.resuming.same_run import identity_of, refuse_other_run
 from lastgood.training.resuming.unwritten import put_unwritten, save_unwritten
 from lastgood.training.supervising.supervisor import Supervisor
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from lastgood.signals.limits import Limits
     from lastgood.training.metrics.page import RunMetrics
     from lastgood.training.options import RunOptions
+    from lastgood.training.resuming.owned import OwnedFolder
 
 
 class RunResult(NamedTuple):
@@ -75,36 +77,44 @@ def run_training(
         else default_contract("training")
     )
     options = replace(options, limits=_within_contract(options, contract))
-    writer = LedgerWriter(options.ledger, may_hold=True)
-    if metrics is not None:
-        metrics.watch_ledger(lambda: writer.backlog_count)
-    try:
-        put_unwritten(options.ledger, writer)
-        exit_code = _supervise(
-            options, contract, writer, listener=listener, on_turn=on_turn, metrics=metrics
-        )
-    except BaseException:
-        close_ledger(writer, options, EXIT_INTERNAL)
-        raise
-    return close_ledger(writer, options, exit_code)
+    with owned_folder(options) as folder:
+        writer = LedgerWriter(options.ledger, may_hold=True)
+        if metrics is not None:
+            metrics.watch_ledger(lambda: writer.backlog_count)
+        try:
+            put_unwritten(options.ledger, writer)
+            exit_code = _supervise(
+                options,
+                contract,
+                writer,
+                folder,
+                listener=listener,
+                on_turn=on_turn,
+                metrics=metrics,
+            )
+        except BaseException:
+            close_ledger(writer, options, EXIT_INTERNAL)
+            raise
+        return close_ledger(writer, options, exit_code)
 
 
 def _supervise(
     options: RunOptions,
     contract: FailureContract,
     writer: LedgerWriter,
+    folder: OwnedFolder,
     *,
     listener: Callable[[Event], None] | None,
     on_turn: Callable[[Supervisor], None] | None,
     metrics: RunMetrics | None,
 ) -> int:
-    """Claim the run's folder, close what an earlier start left open, and run to the end."""
+    """Take over what an earlier start left, close what it left open, and run to the end."""
     topology = run_topology(options.ranks)
     identity = identity_of(options, contract_digest=contract_digest(contract))
     # Before anything is recorded: a refusal must not look like another start of that run.
     history = history_of(options)
     refuse_other_run(history, identity)
-    claim = claim_folder(options, identity)
+    claim = claim_folder(folder, identity)
     resumption = resumption_of(history, claim, run_id=options.run_id)
     recorder = Recorder(
         writer,
@@ -130,7 +140,7 @@ def _supervise(
             options,
             contract,
             recorder,
-            run_dir=claim.run_dir,
+            run_dir=folder.lend(),
             resumption=resumption,
             on_turn=_each_turn(on_turn, metrics),
         )

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 
@@ -24,6 +24,7 @@ from lastgood.training.resuming.interrupted import (
     resumption_of,
 )
 from lastgood.training.resuming.life import LastSign, LifePage, Tail
+from lastgood.training.resuming.owned import OwnedFolder, owned_folder
 from lastgood.training.resuming.same_run import identity_of
 from lastgood.training.rundir import RunDir
 
@@ -55,7 +56,7 @@ def sign(*, tail=None, turn_wall_us=2_000_000, assessed_step=4):
 
 
 def claim(found):
-    return Claim(RunDir(Path("unused")), found, ())
+    return Claim(found, ())
 
 
 def words(entries):
@@ -220,17 +221,57 @@ def leave_behind(tmp_path, **changes):
     assert subprocess.run(command, check=False).returncode == -9
 
 
+@contextmanager
+def claimed(tmp_path, **changes):
+    """The folder as the next start has taken it over, with what it found there."""
+    options = options_for(tmp_path, **changes)
+    with owned_folder(options) as folder:
+        found = claim_folder(folder, identity_of(options, contract_digest="c"))
+        yield folder.run_dir, found.sign
+
+
 def test_the_same_run_takes_over_the_snapshots_and_nothing_else(tmp_path):
     leave_behind(tmp_path)
+    with claimed(tmp_path) as (run_dir, sign):
+        assert (sign.generation, sign.assessed_step) == (3, 7)
+        assert run_dir.snapshot(0, 7).read_bytes() == b"state"
+        assert not run_dir.store(3).exists()
+        assert not run_dir.status("w0").exists()
+        with pytest.raises(Refused, match="owner is alive"):
+            OwnedFolder(options_for(tmp_path))
+
+
+def test_a_state_that_was_never_taken_up_is_kept_for_the_next_start(tmp_path):
+    leave_behind(tmp_path)
+    for _ in range(2):
+        with claimed(tmp_path) as (run_dir, sign):
+            assert sign.assessed_step == 7
+            assert run_dir.snapshot(0, 7).read_bytes() == b"state"
+
+
+def test_a_lent_folder_is_emptied_at_once_and_its_name_is_free_when_it_is_given_back(tmp_path):
     options = options_for(tmp_path)
-    found = claim_folder(options, identity_of(options, contract_digest="c"))
-    assert (found.sign.generation, found.sign.assessed_step) == (3, 7)
-    assert found.run_dir.snapshot(0, 7).read_bytes() == b"state"
-    assert not found.run_dir.store(3).exists()
-    assert not found.run_dir.status("w0").exists()
-    with pytest.raises(Refused, match="owner is alive"):
-        claim_folder(options, identity_of(options, contract_digest="c"))
-    found.run_dir.remove()
+    with owned_folder(options) as folder:
+        lent = folder.lend()
+        lent.snapshot(0, 7).write_bytes(b"state")
+        lent.remove()
+        assert list(lent.root.iterdir()) == []
+        with pytest.raises(Refused):
+            OwnedFolder(options)
+    assert not lent.root.exists()
+
+
+def test_what_a_supervisor_leaves_in_a_lent_folder_stays_in_it(tmp_path):
+    options = options_for(tmp_path)
+    with owned_folder(options) as folder:
+        lent = folder.lend()
+        lent.snapshot(0, 7).write_bytes(b"state")
+        lent.release()
+        with pytest.raises(Refused):
+            OwnedFolder(options)
+    assert lent.snapshot(0, 7).read_bytes() == b"state"
+    with owned_folder(options) as folder:
+        assert folder.is_kept
 
 
 @pytest.mark.parametrize(
@@ -243,10 +284,9 @@ def test_the_same_run_takes_over_the_snapshots_and_nothing_else(tmp_path):
 )
 def test_another_script_world_or_contract_is_refused_and_the_state_stays(tmp_path, there, words):
     leave_behind(tmp_path, **there)
-    options = options_for(tmp_path)
     for _ in range(2):
-        with pytest.raises(Refused, match=words) as caught:
-            claim_folder(options, identity_of(options, contract_digest="c"))
+        with pytest.raises(Refused, match=words) as caught, claimed(tmp_path):
+            pass
         assert "state 7 is still in shared memory" in str(caught.value)
         assert f"rm -r {tmp_path / 'run'}" in str(caught.value)
     assert RunDir(tmp_path / "run").snapshot(0, 7).read_bytes() == b"state"
@@ -255,42 +295,35 @@ def test_another_script_world_or_contract_is_refused_and_the_state_stays(tmp_pat
 @pytest.mark.parametrize("there", [{"boot_id": "an earlier boot"}])
 def test_what_an_earlier_boot_left_is_cleared_since_its_times_mean_nothing(tmp_path, there):
     leave_behind(tmp_path, **there)
-    options = options_for(tmp_path)
-    found = claim_folder(options, identity_of(options, contract_digest="c"))
-    assert found.sign is None
-    assert found.run_dir.snapshots(0) == []
-    found.run_dir.remove()
+    with claimed(tmp_path) as (run_dir, sign):
+        assert sign is None
+        assert run_dir.snapshots(0) == []
 
 
 def test_a_folder_without_a_state_or_a_name_is_cleared(tmp_path):
     leave_behind(tmp_path)
     LifePage(RunDir(tmp_path / "run").life).begin_generation(1, step=-1)
-    options = options_for(tmp_path)
-    identity = identity_of(options, contract_digest="c")
-    assert identity["boot_id"] == boot_id()
-    found = claim_folder(options, identity)
-    assert found.sign is None
-    found.run_dir.remove()
+    assert identity_of(options_for(tmp_path), contract_digest="c")["boot_id"] == boot_id()
+    with claimed(tmp_path) as (_, sign):
+        assert sign is None
+    assert not (tmp_path / "run").exists()
     leave_behind(tmp_path)
     (tmp_path / "run" / "run.json").write_text("{")
-    assert claim_folder(options, identity).sign is None
-    RunDir(tmp_path / "run").remove()
+    with claimed(tmp_path) as (_, sign):
+        assert sign is None
 
 
 def test_another_ledger_or_other_arguments_are_the_same_run(tmp_path):
     leave_behind(tmp_path)
-    options = options_for(tmp_path, arguments=("--more",), ledger=tmp_path / "other.db")
-    found = claim_folder(options, identity_of(options, contract_digest="c"))
-    assert found.sign.assessed_step == 7
-    assert json.loads(found.run_dir.identity.read_text())["arguments"] == ["--more"]
-    found.run_dir.remove()
+    more = {"arguments": ("--more",), "ledger": tmp_path / "other.db"}
+    with claimed(tmp_path, **more) as (run_dir, sign):
+        assert sign.assessed_step == 7
+        assert json.loads(run_dir.identity.read_text())["arguments"] == ["--more"]
 
 
 def test_its_owner_is_this_process(tmp_path):
     leave_behind(tmp_path)
     page = LifePage(RunDir(tmp_path / "run").life)
     page.close()
-    options = options_for(tmp_path)
-    found = claim_folder(options, identity_of(options, contract_digest="c"))
-    assert found.sign.pid == os.getpid()
-    found.run_dir.remove()
+    with claimed(tmp_path) as (_, sign):
+        assert sign.pid == os.getpid()
