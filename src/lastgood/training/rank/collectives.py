@@ -9,7 +9,6 @@ call that returns before it is done (FSDP2's are of that kind) cannot be seen fr
 from __future__ import annotations
 
 import functools
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -83,10 +82,11 @@ def collective_count() -> int | None:
     group = dist.GroupMember.WORLD
     if group is None:
         return None
-    # A group that is still to come has no numbers, and torch has no public name for them.
-    with suppress(RuntimeError, AttributeError):
+    # A group that is still to come has no numbers, and torch has no public name for them. Read twice in each step.
+    try:
         return group._get_sequence_number_for_group()  # type: ignore[missing-attribute]  # noqa: SLF001 - the stub lacks it
-    return None
+    except (RuntimeError, AttributeError):
+        return None
 
 
 def stop_counting() -> None:

@@ -65,6 +65,8 @@ class Feed:
         self._loader = self._make()
         self.has_met_peers = collective_count() != before
         """True when a collective of the whole group was begun while the loader function ran."""
+        self.on_meeting: Callable[[], None] | None = None
+        """Called once, when a collective of the whole group was begun while the loader gave a batch; None to look no more."""
         self._was_opened = False
         self._copies_tensors = False
         """True once a step was seen to change its batch in place."""
@@ -118,13 +120,13 @@ class Feed:
             self._copies_tensors = True
             self._kept.clear()
             self._iterator = None
-        if self._iterator is None:
-            self._open()
-        assert self._iterator is not None
+        begun = collective_count() if self.on_meeting is not None else None
         try:
-            batch = ask_loader(next, self._iterator)
-        except StopIteration:
-            raise EndOfEpoch from None
+            batch = self._next()
+        finally:
+            if self.on_meeting is not None and collective_count() != begun:
+                tell, self.on_meeting = self.on_meeting, None
+                tell()
         before = self._position
         self._position = before._replace(
             offset=before.offset + 1, loader_state=self._loader_state()
@@ -134,6 +136,15 @@ class Feed:
         while len(self._kept) > KEPT_BATCHES:
             self._kept.popitem(last=False)
         return self._copied(batch)
+
+    def _next(self) -> Any:
+        if self._iterator is None:
+            self._open()
+        assert self._iterator is not None
+        try:
+            return ask_loader(next, self._iterator)
+        except StopIteration:
+            raise EndOfEpoch from None
 
     def _copied(self, batch: Any) -> Any:
         return full_copy(batch) if self._copies_tensors else shared_copy(batch)
