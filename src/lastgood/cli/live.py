@@ -246,7 +246,7 @@ _SAID = (
     "the ledger",
     "a spare cannot be started",
     "behind the end of its script",
-    "an earlier start of this run",
+    "an earlier start of this",
     "behind the last step",
     "a second signal",
 )

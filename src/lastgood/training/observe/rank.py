@@ -62,6 +62,7 @@ class ObservedRank:
                 **torchrun_environment(rank, options=options, attempt=attempt),
                 "LASTGOOD_WORKER": self.name,
                 "LASTGOOD_RUN_DIR": str(run.root),
+                "LASTGOOD_SCRIPT": str(options.script.resolve()),
                 "LASTGOOD_MODE": "act" if attempt.is_acting else "observe",
                 "LASTGOOD_ATTEMPT": str(attempt.number),
                 **starter_note(),

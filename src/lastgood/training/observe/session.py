@@ -14,12 +14,13 @@ from lastgood.contract.model import contract_digest
 from lastgood.fleet.topology import topology_digest
 from lastgood.ledger.writer import LedgerWriter
 from lastgood.training.machine import machine_versions, run_topology
-from lastgood.training.observe.folder import living_words, take_over
+from lastgood.training.observe.folder import take_over
 from lastgood.training.observe.supervisor import ObserveSupervisor
 from lastgood.training.recorder import Recorder
 from lastgood.training.resuming.interrupted import Resumption, closing_entries
 from lastgood.training.resuming.owned import owned_folder
 from lastgood.training.resuming.same_run import identity_of, refuse_other_run
+from lastgood.training.resuming.unwatched import find_unwatched, unwatched_words
 from lastgood.training.resuming.unwritten import put_unwritten
 from lastgood.training.supervising.session import RunResult, close_ledger, history_of
 
@@ -85,7 +86,9 @@ def _record_all(
         # Before anything is recorded: a refusal must not look like another start of that run.
         history = history_of(options)
         refuse_other_run(history, identity_of(options, contract_digest=contract_digest(contract)))
-        living = take_over(folder)
+        take_over(folder)
+        # Also in a folder that is new: a start in between has deleted the one that they had.
+        unwatched = find_unwatched(options, root=folder.run_dir.root)
         topology = run_topology(options.ranks)
         recorder = Recorder(
             writer,
@@ -103,8 +106,8 @@ def _record_all(
         recorder.attempt = history.last_attempt + 1
         body = _description(options, contract, topology, is_acting=is_acting)
         recorder.record("run.start", body=body)
-        if living:
-            recorder.record("annotation", body=living_words(living))
+        for words in unwatched_words(unwatched, run_id=options.run_id):
+            recorder.record("annotation", body=words)
         code = _watch(
             options, contract, recorder, folder.run_dir, is_acting=is_acting, on_turn=on_turn
         )

@@ -28,6 +28,7 @@ from lastgood.training.resuming.interrupted import (
 )
 from lastgood.training.resuming.owned import owned_folder
 from lastgood.training.resuming.same_run import identity_of, refuse_other_run
+from lastgood.training.resuming.unwatched import find_unwatched, unwatched_words
 from lastgood.training.resuming.unwritten import put_unwritten, save_unwritten
 from lastgood.training.supervising.supervisor import Supervisor
 
@@ -130,9 +131,7 @@ def _supervise(
     recorder.attempt = resumption.last_attempt + 1
     description = _description(options, contract, topology)
     recorder.record("run.start", body=description | _resumes(resumption))
-    opening = opening_entries(resumption, now_us=recorder.clock.wall_us(), world=options.ranks)
-    for entry in opening:
-        recorder.record(entry.kind, **entry.fields)
+    _record_before(recorder, options, resumption, root=folder.run_dir.root)
     exit_code = EXIT_INTERNAL
     supervisor: Supervisor | None = None
     try:
@@ -154,6 +153,17 @@ def _supervise(
     finally:
         _record_end(recorder, supervisor, exit_code)
     return exit_code
+
+
+def _record_before(
+    recorder: Recorder, options: RunOptions, resumption: Resumption, *, root: Path
+) -> None:
+    """What is known of earlier starts: the interruption of this run, and ranks of a watched one that still work."""
+    opening = opening_entries(resumption, now_us=recorder.clock.wall_us(), world=options.ranks)
+    for entry in opening:
+        recorder.record(entry.kind, **entry.fields)
+    for words in unwatched_words(find_unwatched(options, root=root), run_id=options.run_id):
+        recorder.record("annotation", body=words)
 
 
 def close_ledger(writer: LedgerWriter, options: RunOptions, exit_code: int) -> RunResult:
