@@ -58,6 +58,8 @@ def test_an_error_that_comes_back_stops_at_the_contracts_limit_with_93(tmp_path)
     assert code == 93
     (escalated,) = [e for e in events if e.kind == "escalate"]
     assert "exception:ValueError" in escalated.body["reason"]
+    assert "raised ValueError in step" in escalated.body["reason"]
+    assert f"lastgood report {run.ledger} --run" in run.log.read_text()
     assert len([e for e in events if e.kind == "attempt.start"]) == 4
     closed = [e.body for e in events if e.kind == "incident.close"]
     assert {body["outcome"] for body in closed} == {"restarted", "escalated"}

@@ -90,6 +90,8 @@ def test_the_terminal_says_whose_fault_it_is_and_with_which_signature(stopped):
     escalated = [line for line in stopped.said if line.startswith("gave up: ")]
     assert len(escalated) == 1
     assert "a bug of the script, not of a host; signature exception/KeyError" in escalated[0]
+    assert "the last time: rank 0 raised KeyError in step " in escalated[0]
+    assert "(wrong.py:" in escalated[0], "the line of the script"
 
 
 def test_nobody_was_started_for_a_bug(stopped):

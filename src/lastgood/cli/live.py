@@ -39,6 +39,8 @@ class LineView:
         text = self._once(event) or describe(event)
         if event.kind == "run.start":
             text += f"; ledger {self._ledger}"
+        if event.kind == "escalate" and str(event.body.get("signature")).startswith("exception"):
+            text += f". For the trace type: lastgood report {self._ledger} --run {event.run} --full"
         if text:
             self.say(text)
 

@@ -58,6 +58,8 @@ class Case:
     """Ranks whose user code raised: before the first attempt, and then anew in each one."""
     raised_key: str = ""
     """What they raised; several names with a comma between them are several errors."""
+    raised_words: tuple[str, ...] = ()
+    """What the newest verdict on them says of each: its rank, step, line and message. Kept over the attempts."""
     everywhere_counts: Mapping[str, int] = field(default_factory=dict)
     """How often in this incident all go back because every rank raised that error."""
     relapse_count: int = 0

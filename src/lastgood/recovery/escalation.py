@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lastgood.recovery.case import closing_record, record
 from lastgood.recovery.last_good import choose
 from lastgood.recovery.messages import Escalate
 from lastgood.recovery.policy import CONTRACT_ROW, LoopPhase
 from lastgood.recovery.turn import Turn
+
+_SEEN_MAX = 2
+"""Ranks whose error is repeated in the reason: the others mostly say the same."""
+_SEEN_CHARS_MAX = 300
 
 
 def escalate(turn: Turn, reason: str) -> None:
@@ -53,6 +59,17 @@ def escalate(turn: Turn, reason: str) -> None:
         ),
     )
     turn.change(case=None)
+
+
+def last_seen(evidence: Sequence[str]) -> str:
+    """What was seen the last time, as the end of a reason: on which rank, in which step and line, and the error's words.
+
+    One line: of a long message its first line says what is wrong, and the rest what else might be tried.
+    """
+    told = [line[0][:_SEEN_CHARS_MAX] for line in map(str.splitlines, evidence) if line]
+    more = len(told) - _SEEN_MAX
+    rest = f"; and {more} more rank{'s' if more > 1 else ''}" if more > 0 else ""
+    return f"; the last time: {'; '.join(told[:_SEEN_MAX])}{rest}" if told else ""
 
 
 def _last_good_step(turn: Turn) -> int | None:

@@ -17,7 +17,7 @@ from lastgood.recovery import attempt, closing, new_fault
 from lastgood.recovery.case import Case, opening_records
 from lastgood.recovery.crew import Standing
 from lastgood.recovery.diagnosis import diagnose
-from lastgood.recovery.escalation import escalate
+from lastgood.recovery.escalation import escalate, last_seen
 from lastgood.recovery.messages import (
     Assessed,
     CatalogueRead,
@@ -226,12 +226,12 @@ def _open(turn: Turn, assessment: Assessment) -> None:
     turn.say(*opening_records(case, generation=state.generation))
     is_exception = assessment.symptom is Symptom.EXCEPTION
     if is_exception:
-        turn.change_case(raised=frozenset(assessment.culprits), raised_key=assessment.key)
+        raised, words = frozenset(assessment.culprits), assessment.evidence
+        turn.change_case(raised=raised, raised_key=assessment.key, raised_words=words)
     turn.enter(LoopPhase.SUSPECT, timeout_us=policy.exception_settle_us if is_exception else None)
     if diagnosis.return_count > policy.recurrence_limit:
         words = f"the same failure came back {diagnosis.return_count} times: {diagnosis.signature}"
-        seen = "; ".join(assessment.evidence)
-        escalate(turn, f"{words}; the last time: {seen}" if seen else words)
+        escalate(turn, f"{words}{last_seen(assessment.evidence)}")
         return
     _ask_for_stacks(turn, assessment)
 

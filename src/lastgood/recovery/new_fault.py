@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from lastgood.recovery import attempt
 from lastgood.recovery.diagnosis import count_returns
-from lastgood.recovery.escalation import escalate
+from lastgood.recovery.escalation import escalate, last_seen
 from lastgood.recovery.policy import LoopPhase
 from lastgood.recovery.turn import Turn
 from lastgood.signals.reading import Assessment, Symptom
@@ -23,6 +23,8 @@ def take_new_fault(turn: Turn, assessment: Assessment) -> None:
     if _is_known(turn, assessment):
         return
     named = _learn(turn, assessment)
+    if assessment.symptom is Symptom.EXCEPTION:
+        turn.change_case(raised_words=assessment.evidence)
     case = turn.open_case
     living = _living(turn, assessment.culprits)
     if turn.phase is LoopPhase.SUSPECT:
@@ -149,7 +151,7 @@ def go_back_together(turn: Turn) -> None:
     )
     count = case.everywhere_counts.get(key, 0)
     if earlier + count >= policy.every_rank_limit:
-        escalate(turn, f"{words}; signature {signature}")
+        escalate(turn, f"{words}; signature {signature}{last_seen(case.raised_words)}")
         return
     turn.change_case(everywhere_counts={**case.everywhere_counts, key: count + 1})
     attempt.retry(turn, culprits=(), reason=f"{key} of every rank")
@@ -164,6 +166,7 @@ def _relapse(turn: Turn, key: str, *, culprits: Iterable[int]) -> None:
     turn.change_case(relapse_count=count)
     if count > turn.state.policy.recurrence_limit:
         words = f"the same error came back in {count} recoveries"
-        escalate(turn, f"{words}: {Symptom.EXCEPTION}/{key}")
+        seen = last_seen(turn.open_case.raised_words)
+        escalate(turn, f"{words}: {Symptom.EXCEPTION}/{key}{seen}")
         return
     attempt.retry(turn, culprits=culprits, reason=f"{key} in the replay", is_hard=count > 1)

@@ -142,3 +142,19 @@ def test_who_must_act_is_said_when_the_loop_gives_up(owner, who):
         "escalate", clock=ManualClock(0), run="r", body={"owner": owner, "reason": "no spare left"}
     )
     assert describe(event) == f"gave up: no spare left; {who} must act now"
+
+
+@pytest.mark.parametrize(
+    ("signature", "is_told"),
+    [("exception/KeyError", True), ("exception:KeyError:", True), ("hang/ranks 1", False), (None, False)],
+)  # fmt: skip
+def test_a_run_that_gives_up_for_an_error_says_what_to_type_for_its_trace(
+    capsys, tmp_path, signature, is_told
+):
+    ledger = tmp_path / "ledger.db"
+    body = {"reason": "the same error came back in 3 recoveries", "signature": signature}
+    LineView(ledger).show(new_event("escalate", clock=ManualClock(0), run="r7", body=body))
+    said = capsys.readouterr().err
+    assert said.startswith("lastgood: gave up: the same error came back in 3 recoveries; a person")
+    command = f"For the trace type: lastgood report {ledger} --run r7 --full\n"
+    assert said.endswith(command) is is_told

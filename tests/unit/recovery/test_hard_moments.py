@@ -198,7 +198,7 @@ def test_an_error_that_every_rank_raises_again_stops_the_run_at_once():
     s = everywhere(recover_everywhere(Scene()))
     (call,) = escalations(s)
     assert call.reason.startswith("every rank raised KeyError in the same step")
-    assert call.reason.endswith("signature exception/KeyError")
+    assert call.reason.endswith("signature exception/KeyError; the last time: seen")
     (closed,) = s.records("incident.close")
     assert (closed["body"]["outcome"], closed["body"]["signature"]) == (
         "escalated",
@@ -258,7 +258,8 @@ def test_an_error_in_every_replay_ends_after_the_limit_and_not_after_all_attempt
         s.park(*[w for w in s.state.crew.serving if w not in doomed]).catalogue()
         s.restored(0, 1, 2, 3)
     (call,) = escalations(s)
-    assert call.reason == "the same error came back in 3 recoveries: exception/KeyError"
+    words = "the same error came back in 3 recoveries: exception/KeyError; the last time: seen"
+    assert call.reason == words
     assert len([a for a in s.actions if isinstance(a, m.Assign)]) == 3
 
 
@@ -277,7 +278,7 @@ def test_an_error_of_every_rank_that_comes_back_in_its_replay_kills_nobody_and_s
     raise_on(s, 0, 1, 2, 3)
     (call,) = escalations(s)
     assert call.reason.startswith("every rank raised KeyError in the same step")
-    assert call.reason.endswith("signature exception/KeyError")
+    assert call.reason.endswith("signature exception/KeyError; the last time: seen")
     assert call.transition == "verify"
     (closed,) = s.records("incident.close")
     assert closed["body"]["outcome"] == "escalated"
@@ -307,7 +308,7 @@ def test_an_error_of_every_replay_of_another_incident_is_tried_once_more_and_nam
     s.park(*s.state.crew.serving).catalogue().restored(0, 1, 2, 3)
     raise_on(s, 0, 1, 2, 3)
     (call,) = escalations(s)
-    assert call.reason.endswith("signature exception/KeyError")
+    assert call.reason.endswith("signature exception/KeyError; the last time: seen")
     assert kills(s) == []
 
 

@@ -39,6 +39,8 @@ class Case:
     """Newest step that every rank had done when it opened."""
     launches: int = 0
     """Collectives that the foremost rank had entered then."""
+    evidence: tuple[str, ...] = ()
+    """What was seen of the culprits."""
     diagnosed_us: int | None = None
     cascade: tuple[str, ...] = ()
     """Later verdicts of the same incident, so that each is recorded once."""
@@ -110,6 +112,7 @@ def _opened(book: Book, found: Assessment, *, now_us: int, at: Progress, attempt
         detected_us=now_us,
         step=at.step,
         launches=at.launches_max,
+        evidence=found.evidence,
     )
     words = {
         "class_": str(class_of(found.symptom)),
@@ -175,7 +178,7 @@ def _changed(book: Book, case: Case, found: Assessment, *, now_us: int) -> Book:
     is_name = found.symptom is case.symptom and found.culprits and not case.culprits
     after = replace(case, cascade=(*case.cascade, mark))
     if is_name:
-        after = replace(after, culprits=found.culprits)
+        after = replace(after, culprits=found.culprits, evidence=found.evidence)
     said = Said(
         "diagnose" if is_name else "observation",
         {

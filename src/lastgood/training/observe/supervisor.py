@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lastgood.base.clock import SystemClock
 from lastgood.base.errors import EXIT_DO_NOT_REQUEUE, EXIT_INTERRUPTED, EXIT_REQUEUE
+from lastgood.recovery.escalation import last_seen
 from lastgood.recovery.messages import Escalate
 from lastgood.signals.reading import Symptom
 from lastgood.training.lingering import Lingering, RankAtEnd
@@ -245,6 +246,8 @@ class ObserveSupervisor:
         reason = self._restarting.refusal(
             case.signature, now_us=now_us, has_progressed=self.watcher.first_step is not None
         )
+        if reason is not None:
+            reason += last_seen(case.evidence)
         stuck = self._kill_all(case)
         if stuck and reason is None:
             reason = (
@@ -318,7 +321,8 @@ class ObserveSupervisor:
 
     def _escalate(self, case: Case, reason: str) -> int:
         owner = self.contract.spec.recovery.restore.owner
-        self.recorder.record("escalate", incident=case.id, body={"reason": reason, "owner": owner})
+        body = {"reason": reason, "owner": owner, "signature": case.signature}
+        self.recorder.record("escalate", incident=case.id, body=body)
         asked = Escalate(
             reason=reason,
             incident=case.id,

@@ -399,7 +399,7 @@ class Watcher:
                 role="cascade" if note.raised.is_group_error else "initiating",
                 ranks=(rank.rank,),
                 incident=self._book.open.id if self._book.open is not None else None,
-                body={"raised": "group_error" if note.raised.is_group_error else "exception", "type": note.raised.type_name, "message": note.raised.message, "trace": note.trace},
+                body={"raised": "group_error" if note.raised.is_group_error else "exception", "type": note.raised.type_name, "message": note.raised.message, "trace": note.trace, "where": f"in step {note.raised.step + self.step_offset}"},
             )  # fmt: skip
 
     # --- stacks -----------------------------------------------------------------------------------

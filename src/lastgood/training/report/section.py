@@ -48,6 +48,8 @@ from lastgood.ledger.event import Event, in_effect, time_of
 from lastgood.ledger.grouping import LINKS
 from lastgood.ledger.walltime import WallState
 from lastgood.training.report.checkpoints import checkpoints_section
+from lastgood.training.report.errors import TITLE as ERRORS
+from lastgood.training.report.errors import errors_of, errors_section
 from lastgood.training.report.integrity import integrity_section
 from lastgood.training.report.remarks import remarks_section
 from lastgood.training.report.spares import spares_section
@@ -92,6 +94,7 @@ def build_section(
                 many_hosts=many_hosts,
                 given_up=_given_up(events, run),
             ),
+            *errors_section(events, run, as_of_us=as_of_us),
             *remarks_section(events, run),
             steps_section(events, run, times),
             checkpoints_section(events, run, times),
@@ -288,6 +291,8 @@ def _given_up(events: Sequence[Event], run: str) -> tuple[Note, ...]:
         f"The run gave up{f' ({reason})' if reason else ''} and ended with exit code {code}, which says: do not requeue. "
         "Mend the cause that its last incident names, then start the job again by hand."
     )
+    if errors_of(events, run):
+        text += f' The trace stands in the part "{ERRORS}": --full shows it.'
     return (Note(level="warning", text=text),)
 
 

@@ -34,6 +34,15 @@ def test_a_bad_verdict_opens_one_incident_with_its_onset_and_its_culprit():
     assert kinds(look(book, HANG, 2_000)) == []
 
 
+def test_what_was_seen_of_the_culprit_is_kept_for_whoever_gives_up():
+    book = look(
+        look(NEW, replace(NOBODY, evidence=("nobody yet",))),
+        replace(HANG, evidence=("rank 1 stopped",)),
+    )
+    assert book.open is not None
+    assert book.open.evidence == ("rank 1 stopped",)
+
+
 @pytest.mark.parametrize("found", [OK, SUSPECT])
 def test_nothing_is_opened_for_what_is_not_bad(found):
     assert kinds(look(NEW, found)) == []
