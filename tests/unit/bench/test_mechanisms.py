@@ -1,9 +1,11 @@
 """bench/mechanisms: what its scripts make of what they measured. Nothing is started."""
 
+import multiprocessing
 import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "bench" / "mechanisms"))
+import cut
 import deaths
 import meeting
 
@@ -50,3 +52,35 @@ def test_a_death_that_was_not_seen_is_counted_apart():
     assert "readable | 29.0 (28.0 to 30.0) | 29.0 (28.0 to 30.0) |" in made
     assert "n = 3 and 3" in made
     assert deaths.table([]) == "Not measured yet."
+
+
+def test_both_ways_of_cutting_get_the_same_draws_around_the_launch():
+    drawn = [cut.drawn(1, number, "stays") for number in range(200)]
+    assert drawn == [cut.drawn(1, number, "stays") for number in range(200)]
+    assert {trial.leaver for trial in drawn} == {0, 1, 2, 3}
+    assert {trial.mb for trial in drawn} == set(cut.SIZES_MB)
+    assert {trial.launched for trial in drawn} == {0, 1, 2}, "with all three nobody would wait"
+    assert min(trial.cut_s for trial in drawn) < 0 < max(trial.cut_s for trial in drawn)
+
+
+def test_a_rank_that_says_nothing_in_time_hangs():
+    words = [(True, 5 * MS), None, (False, 9 * MS)]
+    assert cut.outcome_of(words, cut_ns=4 * MS) == {"hung": 1, "raised": 1, "freed_ms": 5.0}
+    assert cut.outcome_of([None], cut_ns=0) == {"hung": 1, "raised": 0, "freed_ms": None}
+
+
+def test_only_words_said_in_time_are_heard():
+    (ours, theirs), (silent, _kept) = multiprocessing.Pipe(), multiprocessing.Pipe()
+    theirs.send("freed")
+    assert cut.heard_from([ours, silent], 0.05) == {ours: "freed"}
+
+
+def test_a_trial_with_a_hang_is_counted_once_and_has_no_time():
+    rows = [
+        {"leaving": "stays", "way": "cut", "hung": hung, "freed_ms": ms, **FACTS}
+        for hung, ms in ((0, 1.0), (2, 9.0), (0, 3.0))
+    ]
+    made = cut.table(rows)
+    assert "| leaves its sockets open | cut at once | 1 of 3 | 2.0 (1.0 to 3.0) |" in made
+    assert "is killed" not in made, "not measured, so not told"
+    assert cut.table([]) == "Not measured yet."
