@@ -52,7 +52,7 @@ class Died:
         self.spare = KillParkedSpare(step=SPARE_STEP, refilled=marks / "refilled")
         options = RunOptions(
             script=script, arguments=(str(marks), str(STEPS)), ranks=RANKS, spares=1,
-            run_id=f"test-{folder.name}", ledger=self.ledger,
+            run_id=f"test-{folder.name}-{os.getpid()}", ledger=self.ledger,
             limits=Limits(step_floor_us=HANG_AFTER_US, warmup_floor_us=60_000_000),
         )  # fmt: skip
         self.exit_code = run_training(

@@ -57,7 +57,7 @@ def options_for(
     folder: Path, script: Path, *arguments: str, spares: int = 1, contract: Path | None = None
 ):
     return RunOptions(
-        script=script, arguments=arguments, ranks=2, spares=spares, run_id=f"test-{folder.name}", ledger=folder / "ledger.db",
+        script=script, arguments=arguments, ranks=2, spares=spares, run_id=f"test-{folder.name}-{os.getpid()}", ledger=folder / "ledger.db",
         contract=contract, log_dir=folder / "logs", limits=Limits(step_floor_us=1_000_000, warmup_floor_us=60_000_000),
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Without a spare, and with errors that every rank raises: waited for, tried once more, then stopped."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -35,7 +36,7 @@ class Stopped:
         marks.mkdir()
         self.said = []
         options = RunOptions(
-            script=script, arguments=(str(marks),), ranks=2, spares=0, run_id=f"test-{folder.name}",
+            script=script, arguments=(str(marks),), ranks=2, spares=0, run_id=f"test-{folder.name}-{os.getpid()}",
             ledger=folder / "ledger.db",
             limits=Limits(step_floor_us=10_000_000, warmup_floor_us=60_000_000),
         )  # fmt: skip

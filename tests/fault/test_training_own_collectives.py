@@ -1,5 +1,7 @@
 """Collectives of the script's own: in a subgroup that nobody cuts, and in a section outside of every step."""
 
+import os
+
 import pytest
 
 from lastgood.contract.starter import starter_text
@@ -21,7 +23,7 @@ def run_job(folder, *, where):
     contract.write_text(starter_text().replace("softDeadline: 30s", f"softDeadline: {SOFT_S}s"))
     options = RunOptions(
         script=script, arguments=(str(marks), where), ranks=3, spares=3, contract=contract,
-        run_id=f"test-{folder.name}", ledger=folder / "ledger.db",
+        run_id=f"test-{folder.name}-{os.getpid()}", ledger=folder / "ledger.db",
         limits=Limits(step_floor_us=10_000_000, warmup_floor_us=60_000_000),
     )  # fmt: skip
     code = run_training(options).exit_code

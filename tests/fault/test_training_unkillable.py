@@ -109,7 +109,7 @@ def test_an_unkillable_rank_marks_its_host_and_the_run_goes_on_and_ends(tmp_path
 
     options = RunOptions(
         script=JOB, arguments=("--steps", str(LAST_STEP), "--pace-ms", "40", "--out", str(tmp_path)),
-        ranks=2, spares=1, run_id=f"test-{tmp_path.name}", ledger=tmp_path / "ledger.db",
+        ranks=2, spares=1, run_id=f"test-{tmp_path.name}-{os.getpid()}", ledger=tmp_path / "ledger.db",
         limits=Limits(step_floor_us=1_000_000, warmup_floor_us=60_000_000), log_dir=tmp_path / "logs",
     )  # fmt: skip
     assert run_training(options, on_turn=hold_once).exit_code == 0

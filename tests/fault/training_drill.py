@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ def drill(
         arguments=("--steps", "100000", "--pace-ms", str(PACE_MS), "--out", str(folder)),
         ranks=ranks,
         spares=spares,
-        run_id=f"test-{folder.name}",
+        run_id=f"test-{folder.name}-{os.getpid()}",
         ledger=ledger,
         snapshots=snapshots,
         limits=Limits(step_floor_us=HANG_AFTER_US, warmup_floor_us=60_000_000),
