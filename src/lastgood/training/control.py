@@ -43,6 +43,8 @@ class Assignment(_Message):
     """Largest relative difference between two runs of one step, as a hex float; None while steps are bit-equal."""
     stripes: int = 1
     """In how many stripes the ranks keep their snapshots; 1 = every rank keeps whole ones."""
+    standby: tuple[int, int] | None = None
+    """Where a group of exactly these workers stands by: the number of its order, and the rank that was lost."""
 
 
 class Revoked(_Message):
@@ -68,10 +70,22 @@ class Prepare(_Message):
     newest_step: int
 
 
+class FormStandby(_Message):
+    """Form a group for each rank that may be lost, in which the newest spare serves in its place."""
+
+    number: int
+    """Grows with every order; all workers get the same."""
+    world: int
+    rank: int | None = None
+    """That this worker serves now; None in the spare."""
+
+
 class Proceed(_Message):
-    """Every rank found its bytes right: form the group and run the passes of the plan."""
+    """Every rank found its bytes right: enter the group and run the passes of the plan."""
 
     generation: int
+    has_standby: bool = False
+    """Every rank has the group that stands by; else they form one now."""
     has_buckets: bool = False
     """Every rank knows the gradient buckets of the step to replay, and they are the same."""
 
@@ -156,6 +170,8 @@ class StateRestored(_Message):
     detail: str = ""
     buckets: str = ""
     """Digest of the gradient buckets of the step to replay; empty where they are not known."""
+    has_standby: bool = False
+    """This rank has the group of the assignment's `standby`."""
 
 
 class StepReplayed(_Message):
@@ -236,6 +252,7 @@ ToWorker = (
     | Revoked
     | ReadAhead
     | Prepare
+    | FormStandby
     | Proceed
     | ReplayAgain
     | Resumed

@@ -11,13 +11,14 @@ monotonic clock. A wall clock that jumps is an event of the ledger and changes n
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lastgood.base.clock import RunClock
 from lastgood.ledger.event import Event, new_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from lastgood.base.clock import Clock
     from lastgood.ledger.writer import LedgerWriter, Outage
@@ -61,6 +62,8 @@ class Recorder:
         self._chunk_ended_us: list[int] = []
         self._chunk_losses: list[float | None] = []
         self._life: LifePage | None = None
+        self._held: list[tuple[str, dict[str, Any]]] | None = None
+        """What is written later; None while everything is written at once."""
 
     def follow(self, life: LifePage) -> None:
         """Keep the open chunk on this page too, where it outlives this process."""
@@ -108,6 +111,24 @@ class Recorder:
         if kind != "step":
             self.close_chunk()
         fields.setdefault("attempt", self.attempt)
+        if self._held is None:
+            self._write(kind, fields)
+        else:
+            fields.setdefault("t_observed_us", self.clock.wall_us())
+            self._held.append((kind, fields))
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Write what is recorded meanwhile at the end, each event with the time at which it was recorded."""
+        self._held = held = []
+        try:
+            yield
+        finally:
+            self._held = None
+            for kind, fields in held:
+                self._write(kind, fields)
+
+    def _write(self, kind: str, fields: dict[str, Any]) -> None:
         event = new_event(
             kind,
             clock=self.clock,

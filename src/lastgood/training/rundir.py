@@ -156,6 +156,17 @@ class RunDir:
         """File through which the ranks of a generation find each other. Never reused: old addresses would be read."""
         return self.root / "store" / f"gen{generation}"
 
+    def standby_store(self, number: int, lost_rank: int) -> Path:
+        """File through which the ranks of a group that stands by find each other."""
+        return self.root / "store" / f"standby{number}.{lost_rank}"
+
+    def retire_standby_stores(self, *, but: Path | None) -> None:
+        """Give back the room of all groups that stood by, but for the one that is in use."""
+        for file in (self.root / "store").glob("standby*"):
+            if file != but:
+                with suppress(OSError):
+                    file.unlink()
+
     def reserve_store(self, generation: int) -> None:
         """Take the room in which a later generation meets: its ranks could not, once shared memory is full.
 

@@ -26,6 +26,7 @@ class _Guess(NamedTuple):
     """The newest states of a rank, as far as they have been read."""
 
     rank: int
+    newest_step: int
     found: dict[int, LoadedState]
     thread: threading.Thread | None
     """Still reads, where it is alive."""
@@ -54,7 +55,7 @@ class ReadAhead:
         self._guess = None
         with suppress(RuntimeError):  # no more threads for this user: read when it is needed
             thread.start()
-            self._guess = _Guess(rank, found, thread)
+            self._guess = _Guess(rank, newest_step, found, thread)
 
     def prepare(
         self,
@@ -70,7 +71,7 @@ class ReadAhead:
         needs more than that raises, and is done again behind the join.
         """
         found: dict[int, LoadedState] = {}
-        self._guess, self._opened = _Guess(rank, found, None), None
+        self._guess, self._opened = _Guess(rank, newest_step, found, None), None
         self._read(found, rank, newest_step - 1)
         if newest_step - 1 in found:
             self._open(make_loader, found[newest_step - 1], rank=rank, world=world)
@@ -99,6 +100,15 @@ class ReadAhead:
                 self._opened = (rank, feed)
         finally:
             restore_streams(streams)
+
+    def likely(self, rank: int) -> LoadedState | None:
+        """Return the state of a rank with which a replay of the newest step begins, where it was read ahead."""
+        guess = self._guess
+        if guess is None or guess.rank != rank:
+            return None
+        if guess.thread is not None:
+            guess.thread.join()
+        return guess.found.get(guess.newest_step - 1)
 
     def state(self, rank: int, step: int) -> LoadedState:
         """Return a state of a rank, read ahead or now; raises SnapshotMismatch when anything is off."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from lastgood.recovery.messages import ReplayOutcome, Tier, VerifyMode
 from lastgood.signals.reading import Phase, StepReport
 from lastgood.training import control
 from lastgood.training.rank import environment
-from lastgood.training.rank.addresses import write_addresses
 from lastgood.training.rank.ahead import ReadAhead
 from lastgood.training.rank.buckets import digest_of
 from lastgood.training.rank.checkpoint import load_checkpoint
@@ -26,9 +24,11 @@ from lastgood.training.rank.passes import (
     FIRST_SETTLED_STEP,
     Pass,
     passes_after_restore,
+    passes_of_static_graph,
 )
 from lastgood.training.rank.probing import Probing
 from lastgood.training.rank.raised import step_raised
+from lastgood.training.rank.readiness import Readiness
 from lastgood.training.rank.replica import replicas_agree
 from lastgood.training.rank.shards import holds_shards
 from lastgood.training.rank.snapshot import (
@@ -104,6 +104,7 @@ class Generation:
         self.expected: LoadedState | None = None
         """The published target of a predecessor replay."""
         self.probing = Probing(self)
+        self._readiness = Readiness(self)
         self._layout: Layout | None = None
         """The gradient buckets of the step that is replayed, where the wrapper is made with them."""
         self._trial: Digests | None = None
@@ -131,7 +132,7 @@ class Generation:
         while True:
             self._leave()
             assignment = self._next_assignment()
-            has_joined = False
+            is_of_group: bool | None = True
             try:
                 self._take(assignment)
                 if assignment.plan is not None:
@@ -139,11 +140,15 @@ class Generation:
                     # the others in a group that never forms.
                     self._read(assignment.plan)
                     self._layout = self._known_layout()
-                    self._tell_restored(intact=True, buckets=digest_of(self._layout))
+                    self._tell_restored(intact=True, standby=assignment.standby)
+                    is_of_group = None
+                    assert self.loaded is not None, "read before it is told"
+                    self._readiness.get(self.loaded)
                     if not self.link.wait_proceed(self.number):
                         continue
-                self._join()
-                has_joined = True
+                is_of_group = True
+                self._join(assignment)
+                is_of_group = None
                 self._begin(assignment.plan)
             except SnapshotMismatch as mismatch:
                 self._tell_restored(intact=False, bad_step=mismatch.step, detail=mismatch.detail)
@@ -151,7 +156,7 @@ class Generation:
                 continue
             except RuntimeError as error:
                 # A peer died while the group was formed, or what builds the data raised; the supervisor revokes.
-                self._tell_raised(error, is_of_group=None if has_joined else True)
+                self._tell_raised(error, is_of_group=is_of_group)
                 self.link.wait_revoked(self.number)
                 continue
             self.link.slot.enter(Phase.BETWEEN, step=self.state_step)
@@ -179,6 +184,8 @@ class Generation:
             world=message.world,
             newest_step=message.newest_step,
         )
+        self._readiness.get_early(self._ahead, message.rank)
+        self._readiness.freeze()
         self.link.slot.enter(Phase.PARKED)
 
     def _tell_raised(self, error: Exception, *, is_of_group: bool | None = None) -> None:
@@ -191,6 +198,7 @@ class Generation:
     def _leave(self) -> None:
         self.passes.clear()
         self._layout = None
+        self._readiness.forget()
         self.replica.unwrap()
         self.probing.forget()
         self.link.group.leave(waits=False)
@@ -198,6 +206,7 @@ class Generation:
         self.link.slot.enter(Phase.PARKED)
         if self.number:
             self.link.channel.send(control.Parked(generation=self.number))
+            self._readiness.get_early(self._ahead, self.rank)
 
     def _take(self, assignment: Assignment) -> None:
         """Become the rank of the assignment."""
@@ -231,19 +240,22 @@ class Generation:
                 plan.target_step, f"hashes to {found}, the ranks agreed on {plan.digest}"
             )
 
-    def _join(self) -> None:
+    def _join(self, assignment: Assignment) -> None:
         self.link.slot.enter(Phase.JOINING)
+        is_there = assignment.standby is not None and self.link.has_standby
         self.link.group.join(
             generation=self.number,
             rank=self.rank,
             world=self.world,
             store=self.link.run.store(self.number),
+            lost_rank=assignment.standby[1] if assignment.standby and is_there else None,
         )
-        self._note_exclusive()
+        if assignment.plan is None:
+            self.note_exclusive()
         self._has_stepped = False
 
-    def _note_exclusive(self) -> None:
-        """Once joined, and behind the first step: scripts open ports and devices up to there."""
+    def note_exclusive(self) -> None:
+        """Around the join, and behind the first step: scripts open ports and devices up to there."""
         self.link.slot.note_exclusive(holds_exclusive(but=self.link.group.sockets))
 
     def _begin(self, plan: Plan | None) -> None:
@@ -266,7 +278,9 @@ class Generation:
         if self.replica.is_made_anew:
             # There is nothing to load into before it is made, and what is new needs no second making.
             self.replica.wrap(is_synced=True, layout=self._layout)
-            passes = (replace(passes[0], wraps=False), *passes[1:])
+            besides = passes_of_static_graph(passes[0]) if self.replica.is_static else ()
+            passes = (replace(passes[0], wraps=False), *besides, *passes[1:])
+            self._readiness.tell_where()
         refuse_other_model(self.trainable, self.loaded)
         if self._is_in_start:
             # The script may look at what it restored; whoever comes back from a step loads before the first pass.
@@ -289,7 +303,6 @@ class Generation:
             restore_step=loaded.step,
             has_buckets=not holds_shards(loaded.tensors),
             is_laid_out=self._layout is not None,
-            is_static=self.replica.is_static,
         )
 
     def _start_fresh(self) -> None:
@@ -312,7 +325,7 @@ class Generation:
             self.load(began)
         self._publish_state(0)
         self._has_begun = True
-        write_addresses(self.link.run.addresses(self.link.worker), self.trainable.model)
+        self._readiness.tell_where()
 
     def _begin_again(self) -> LoadedState:
         """Return the state that this rank began with, since it had begun its first step when a peer died.
@@ -326,7 +339,12 @@ class Generation:
             os._exit(EXIT_NOT_WHOLE)
 
     def _tell_restored(
-        self, *, intact: bool, bad_step: int | None = None, detail: str = "", buckets: str = ""
+        self,
+        *,
+        intact: bool,
+        standby: tuple[int, int] | None = None,
+        bad_step: int | None = None,
+        detail: str = "",
     ) -> None:
         self.link.channel.send(
             control.StateRestored(
@@ -335,13 +353,15 @@ class Generation:
                 is_intact=intact,
                 bad_step=bad_step,
                 detail=detail,
-                buckets=buckets,
+                buckets=digest_of(self._layout) if intact else "",
+                has_standby=standby is not None and self.link.group.standby.has(*standby),
             )
         )
 
     def load(self, state: LoadedState) -> None:
         """Set the live objects, the random streams and the data to a state."""
-        self.trainable.load(state.tensors, state.values)
+        if not self._readiness.take(state):
+            self.trainable.load(state.tensors, state.values)
         restore_streams(state.streams)
         self.feed.seek(state.position["feed"], step=state.step)
 
@@ -354,6 +374,9 @@ class Generation:
             # A large model takes its time to be made or wrapped anew, and is no hang.
             self.link.slot.enter(Phase.RESTORING)
             self.replica.wrap(is_synced=True, layout=self._layout)
+            if self.replica.is_static:
+                # Known only now, where the user's own build wraps; `this` is the first of the passes.
+                self.passes[1:1] = passes_of_static_graph(this)
         self.load(self.loaded)
         self.link.slot.enter(Phase.BETWEEN)
 
@@ -368,7 +391,8 @@ class Generation:
         )
         if not self._has_stepped:
             self._has_stepped = True
-            self._note_exclusive()
+            self.note_exclusive()
+            self._readiness.thaw()
         return True
 
     def _wait_at_gate(self, step: int) -> bool:
@@ -444,8 +468,6 @@ class Generation:
                 is_by_buckets=layout is None or is_right,
             )
         )
-        with suppress(OSError):
-            write_addresses(self.link.run.addresses(self.link.worker), self.trainable.model)
         verdict = self.link.wait_verdict(self.number)
         if verdict is ReplayVerdict.AGAIN:
             self.passes += self._passes_of(self._mode, self.loaded)

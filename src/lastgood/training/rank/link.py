@@ -10,6 +10,7 @@ import faulthandler
 import os
 import threading
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lastgood.training import control
@@ -59,6 +60,8 @@ class Link:
         self._proceed_generation = 0
         self.has_buckets = False
         """What the last word to proceed said of the gradient buckets."""
+        self.has_standby = False
+        """What it said of the group that stands by."""
         self._resumed: dict[int, int] = {}
         self._again_generation = 0
         """The generation that has to replay again, until it does."""
@@ -96,6 +99,9 @@ class Link:
             with open(message.path, "w") as out:
                 faulthandler.dump_traceback(out, all_threads=True)
             return
+        if isinstance(message, control.FormStandby):
+            self.group.standby.form(message, partial(self.run.standby_store, message.number))
+            return
         with self._changed:
             match message:
                 case control.Assignment():
@@ -108,6 +114,7 @@ class Link:
                 case control.Proceed():
                     self._proceed_generation = max(self._proceed_generation, message.generation)
                     self.has_buckets = message.has_buckets
+                    self.has_standby = message.has_standby
                 case control.ReplayAgain():
                     self._again_generation = message.generation
                 case control.Resumed():

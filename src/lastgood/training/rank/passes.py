@@ -56,27 +56,28 @@ def passes_after_restore(
     restore_step: int,
     has_buckets: bool = True,
     is_laid_out: bool = False,
-    is_static: bool = False,
 ) -> tuple[Pass, ...]:
     """Return the passes that verify a restored state. Without buckets (shards) there is nothing to settle.
 
     Args:
         is_laid_out: a fresh wrapper begins with the buckets of the step that is replayed (see `buckets.py`).
-        is_static: the graph was declared static, so DDP lays its buckets out behind its second pass.
     """
     step = restore_step + 1
     is_settled = step == 1 or not has_buckets or is_laid_out
-    discards = (_discard(step),)
-    if is_static and step >= FIRST_SETTLED_STEP:
-        discards += (Pass(PassKind.DISCARD, step),)
     if mode is VerifyMode.PREDECESSOR:
         if is_settled:
             return (Pass(PassKind.REPLAY, step, wraps=True),)
-        return (*discards, Pass(PassKind.REPLAY, step))
+        return (_discard(step), Pass(PassKind.REPLAY, step))
     if is_settled:
         again = Pass(PassKind.REPLAY, step, wraps=has_buckets)
         return (Pass(PassKind.TRIAL, step, wraps=True), again)
-    return (*discards, Pass(PassKind.TRIAL, step), Pass(PassKind.REPLAY, step))
+    return (_discard(step), Pass(PassKind.TRIAL, step), Pass(PassKind.REPLAY, step))
+
+
+def passes_of_static_graph(this: Pass) -> tuple[Pass, ...]:
+    """Return what is thrown away besides, where DDP was told that its graph is static: it lays out behind its second pass."""
+    is_needed = this.kind is PassKind.DISCARD and this.step >= FIRST_SETTLED_STEP
+    return (Pass(PassKind.DISCARD, this.step),) if is_needed else ()
 
 
 def passes_of_probe(step: int, *, has_buckets: bool = True) -> tuple[Pass, ...]:

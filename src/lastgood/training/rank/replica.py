@@ -84,13 +84,13 @@ class Replica:
 
     @property
     def is_static(self) -> bool:
-        """True when the script declared its graph static."""
-        return is_static(self._options)
+        """True when the graph of the present wrapper was declared static, in `ddp=` or by the user's own build."""
+        return any(wrapper.static_graph for wrapper in self._reducing)
 
     @property
     def can_lay_out(self) -> bool:
         """True when a wrapper can be made with the gradient buckets of one before it."""
-        return not self.is_built and not self.is_static
+        return not self.is_built and not is_static(self._options)
 
     @property
     def layout(self) -> Layout | None:

@@ -26,6 +26,7 @@ from lastgood.training.supervising.notify import notify
 from lastgood.training.supervising.preparing import Preparing, published_steps
 from lastgood.training.supervising.refilling import Refilling
 from lastgood.training.supervising.shutdown import wait_for
+from lastgood.training.supervising.standby_groups import StandbyGroups
 from lastgood.training.watching.kernel import sample_process
 from lastgood.training.watching.stacks import DUMP_S_MAX, StackDump
 
@@ -46,6 +47,7 @@ class Effects:
         self._supervisor = supervisor
         self._refilling = Refilling(supervisor)
         self.preparing = Preparing(supervisor)
+        self.standby = StandbyGroups(supervisor)
         self._dumps: list[tuple[StackDump, int]] = []
         self._killed_us: dict[str, int] = {}
         self._last_state: dict[str, object] = {}
@@ -55,8 +57,8 @@ class Effects:
         """Workers that have ended and are still named as serving."""
         self._dying: list[WorkerProcess] = []
         """Ended and replaced, and not yet taken apart by the kernel."""
-        self._buckets: dict[int, str] = {}
-        """Rank -> what it knows of the gradient buckets of the step to replay, in the newest generation."""
+        self._restored: dict[int, control.StateRestored] = {}
+        """Rank -> what it said of its state and of what it has beside it, in the newest generation."""
         self._replays: dict[int, tuple[WorkerProcess, control.StepReplayed]] | None = None
         """Rank -> what came of the replay by buckets; None where the replay is not by buckets."""
         self._progress = os.open(supervisor.run_dir.progress, os.O_RDWR | os.O_CREAT, 0o600)
@@ -149,7 +151,7 @@ class Effects:
         supervisor.raised.clear()
         supervisor.finished.clear()
         supervisor.leavers.begin_generation()
-        self._buckets.clear()
+        self._restored.clear()
         self.preparing.begin_generation()
         self._replays = None
         is_first = action.plan.tier is messages.Tier.INITIAL
@@ -163,8 +165,11 @@ class Effects:
             digest=action.plan.digest,
             locator=action.plan.locator,
         )
-        # Said before it is recorded: the ranks read their states while the supervisor writes.
-        for rank, name in enumerate(action.workers):
+        standby = self.standby.case_of(action.workers)
+        # First to who is new: a spare has the most to do.
+        for rank, name in sorted(
+            enumerate(action.workers), key=lambda served: served[1] == previous[served[0]]
+        ):
             worker = supervisor.workers[name]
             if name != previous[rank]:
                 worker.set_niceness(own_niceness())
@@ -176,6 +181,7 @@ class Effects:
                     plan=None if is_first else plan,
                     tolerance=supervisor.tolerance,
                     stripes=supervisor.stripe_count,
+                    standby=standby,
                 )
             )
             if supervisor.last_step is not None:
@@ -210,12 +216,15 @@ class Effects:
             return
         self._proceeded = generation
         supervisor = self._supervisor
-        known = set(self._buckets.values())
-        has_buckets = (
-            len(self._buckets) == len(supervisor.serving) and len(known) == 1 and "" not in known
-        )
+        said = list(self._restored.values())
+        is_whole = len(said) == len(supervisor.serving)
+        known = {message.buckets for message in said}
+        has_buckets = is_whole and len(known) == 1 and "" not in known
+        has_standby = is_whole and all(message.has_standby for message in said)
         self._replays = {} if has_buckets else None
-        self._tell_serving(control.Proceed(generation=generation, has_buckets=has_buckets))
+        self._tell_serving(
+            control.Proceed(generation=generation, has_buckets=has_buckets, has_standby=has_standby)
+        )
 
     def _tell_serving(self, message: control.ToWorker) -> None:
         for name in self._supervisor.serving:
@@ -229,7 +238,7 @@ class Effects:
         """Tell the loop what a worker says of its way into the next generation."""
         if message.generation == self._supervisor.recorder.attempt:
             if isinstance(message, control.StateRestored):
-                self._buckets[message.rank] = message.buckets
+                self._restored[message.rank] = message
             elif isinstance(message, control.StepReplayed) and self._replays is not None:
                 self._replays[message.rank] = worker, message
                 self._settle_replays(self._replays)

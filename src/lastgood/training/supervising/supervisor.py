@@ -197,6 +197,12 @@ class Supervisor:
     def _serve(self) -> None:
         notice_pause(self)
         self.wait_for_input()
+        with (
+            self.recorder.held()
+        ):  # what is said to the ranks does not wait for what is written of it
+            self._take_turn()
+
+    def _take_turn(self) -> None:
         self.hear_workers()
         if self._startup is not None:
             if self.ending.is_noticed:
@@ -209,12 +215,13 @@ class Supervisor:
         self._look()
         self._reap()
         self._effects.poll()
+        self._effects.standby.poll()
         self.beginning.poll()
         self.checkpointing.poll()
         self._ledger_watch.poll()
         self.tell_loop(messages.Tick())
         self.ending.advance()
-        self.publish_state()
+        self._effects.publish_state()
         if self._on_turn is not None:
             self._on_turn(self)
 
@@ -483,10 +490,6 @@ class Supervisor:
         )
         for name in self.serving:
             self.workers[name].channel.send(control.StopAfter(step=self.last_step))
-
-    def publish_state(self) -> None:
-        """Show outside readers who serves what; see `rundir`."""
-        self._effects.publish_state()
 
 
 def noticed_signals() -> list[signal.Signals]:

@@ -4,10 +4,12 @@ import pytest
 
 from lastgood.recovery.messages import VerifyMode
 from lastgood.training.rank.passes import (
+    Pass,
     PassKind,
     more_passes_of_probe,
     passes_after_restore,
     passes_of_probe,
+    passes_of_static_graph,
 )
 
 T, R = PassKind.TRIAL, PassKind.REPLAY
@@ -44,13 +46,11 @@ def test_nothing_is_thrown_away_where_the_wrapper_is_made_with_the_buckets_of_th
     assert shape(passes) == ["replay+"]
 
 
-@pytest.mark.parametrize(
-    ("restore_step", "expected"),
-    [(0, ["replay+"]), (1, ["discard+", "replay"]), (2, ["discard+", "discard", "replay"])],
-)
-def test_a_static_graph_lays_its_buckets_out_behind_the_second_pass(restore_step, expected):
-    passes = passes_after_restore(VerifyMode.PREDECESSOR, restore_step=restore_step, is_static=True)
-    assert shape(passes) == expected
+@pytest.mark.parametrize(("restore_step", "besides"), [(0, []), (1, []), (2, ["discard"])])
+def test_a_static_graph_lays_its_buckets_out_behind_the_second_pass(restore_step, besides):
+    first, *_ = passes_after_restore(VerifyMode.PREDECESSOR, restore_step=restore_step)
+    assert shape(passes_of_static_graph(first)) == besides
+    assert passes_of_static_graph(Pass(PassKind.REPLAY, 7)) == ()
 
 
 # A new beginning restores nothing: its state 0 is compared between the ranks instead.

@@ -1,0 +1,78 @@
+"""What a rank has ready before its first pass: done while others leave or read, so that nobody waits for it later."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from lastgood.training.rank.addresses import write_addresses
+from lastgood.training.rank.fitting import refuse_other_model
+
+if TYPE_CHECKING:
+    from lastgood.training.rank.ahead import ReadAhead
+    from lastgood.training.rank.generation import Generation
+    from lastgood.training.rank.snapshot import LoadedState
+
+
+class Readiness:
+    """Which state the live objects of a rank have already, and what else was done for it."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+        self._in_place: LoadedState | None = None
+        self._is_told_where = False
+        """True once it was written where the parameters lie; objects that stay lie there for good."""
+        self._is_frozen = False
+        """True while Python's garbage collector leaves out what there was when a spare got ready."""
+
+    def forget(self) -> None:
+        """The live objects change from now on."""
+        self._in_place = None
+
+    def take(self, state: LoadedState) -> bool:
+        """Tell, once, whether the live objects have this state and nothing of the script ran since."""
+        in_place, self._in_place = self._in_place, None
+        return state is in_place
+
+    def get(self, state: LoadedState) -> None:
+        """Do what is left to do with the state that is restored, and needs no peer."""
+        generation = self._generation
+        if state is self._in_place:
+            return
+        generation.note_exclusive()
+        if generation.replica.is_made_anew:
+            return
+        if not self._is_told_where:
+            self.tell_where()
+        if generation.replica.is_built:
+            return  # what a state is loaded into may be changed behind the join
+        refuse_other_model(generation.trainable, state)
+        generation.trainable.load(state.tensors, state.values)
+        self._in_place = state
+
+    def get_early(self, ahead: ReadAhead, rank: int) -> None:
+        """The same with the state that will probably be restored; what goes wrong here is told when it is needed."""
+        likely = ahead.likely(rank)
+        if likely is not None:
+            with suppress(Exception):
+                self.get(likely)
+
+    def tell_where(self) -> None:
+        """Write where the parameters lie; for whoever injects faults."""
+        link = self._generation.link
+        self._is_told_where = True
+        with suppress(OSError):
+            write_addresses(link.run.addresses(link.worker), self._generation.trainable.model)
+
+    def freeze(self) -> None:
+        """Leave out of garbage collection what a spare just made: a sampler's list alone takes ms to go through."""
+        if not gc.get_freeze_count():
+            self._is_frozen = True
+            gc.freeze()
+
+    def thaw(self) -> None:
+        """Once the first step is done."""
+        if self._is_frozen:
+            self._is_frozen = False
+            gc.unfreeze()
