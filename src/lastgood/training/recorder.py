@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lastgood.base.clock import RunClock
@@ -62,7 +63,7 @@ class Recorder:
         self._chunk_ended_us: list[int] = []
         self._chunk_losses: list[float | None] = []
         self._life: LifePage | None = None
-        self._held: list[tuple[str, dict[str, Any]]] | None = None
+        self._held: list[Callable[[], None]] | None = None
         """What is written later; None while everything is written at once."""
 
     def follow(self, life: LifePage) -> None:
@@ -111,22 +112,34 @@ class Recorder:
         if kind != "step":
             self.close_chunk()
         fields.setdefault("attempt", self.attempt)
-        if self._held is None:
-            self._write(kind, fields)
-        else:
+        if self._held is not None:
             fields.setdefault("t_observed_us", self.clock.wall_us())
-            self._held.append((kind, fields))
+        self._in_turn(partial(self._write, kind, fields))
 
     @contextmanager
     def held(self) -> Generator[None]:
         """Write what is recorded meanwhile at the end, each event with the time at which it was recorded."""
-        self._held = held = []
+        self._held = []
         try:
             yield
         finally:
-            self._held = None
-            for kind, fields in held:
-                self._write(kind, fields)
+            held, self._held = self._held, None
+            for write in held:
+                write()
+
+    def write_held(self) -> None:
+        """Write what is held so far: somebody is about to be told of it, or this takes long."""
+        if self._held:
+            held, self._held = self._held, []
+            for write in held:
+                write()
+
+    def _in_turn(self, write: Callable[[], None]) -> None:
+        """Now, or behind what is held: the metrics count a step with the sections that ended before it."""
+        if self._held is None:
+            write()
+        else:
+            self._held.append(write)
 
     def _write(self, kind: str, fields: dict[str, Any]) -> None:
         event = new_event(
@@ -158,7 +171,7 @@ class Recorder:
         self._chunk_first = first
         self._chunk_began_us = self.clock.wall_us() if began_us is None else began_us
         if self._metrics is not None:
-            self._metrics.steps_begin(first)
+            self._in_turn(partial(self._metrics.steps_begin, first))
 
     def step_done(self, step: int, *, done_wall_us: int, loss: float | None = None) -> None:
         """One more accepted step, published by all ranks; `loss` is the mean over the ranks where they report one."""
@@ -171,7 +184,8 @@ class Recorder:
         if self._life is not None:
             self._life.add_to_tail(ended_us=self._chunk_ended_us[-1], loss=loss)
         if self._metrics is not None:
-            self._metrics.step_done(step, took_us=max(0, self._chunk_ended_us[-1] - before_us))
+            took_us = max(0, self._chunk_ended_us[-1] - before_us)
+            self._in_turn(partial(self._metrics.step_done, step, took_us=took_us))
         self._chunk_losses.append(loss)
         is_old = done_wall_us - self._chunk_began_us > _CHUNK_AGE_US
         if len(self._chunk_ended_us) >= STEPS_PER_CHUNK or is_old:

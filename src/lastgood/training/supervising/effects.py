@@ -93,9 +93,11 @@ class Effects:
             case messages.RefillSpare():
                 self._refilling.order(action.count)
             case messages.Escalate():
+                recorder = supervisor.recorder
+                recorder.write_held()  # a command may take 10 s, and is pointed to the ledger
                 notify(
                     supervisor.contract,
-                    supervisor.recorder,
+                    recorder,
                     action,
                     ledger=supervisor.options.ledger,
                 )
