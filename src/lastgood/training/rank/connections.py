@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _TCP_BYTES_AT = 120
 """Where `struct tcp_info` has the bytes that the peer has acknowledged, and behind them those received."""
+_TCP_ESTABLISHED = b"\x01"
+"""How it begins while neither side has ended the connection."""
 
 Sockets = dict[int, int]
 """Descriptor -> inode, so that a number that the process reused is never taken for the socket that had it."""
@@ -67,7 +69,13 @@ class Connections:
         with self._lock:
             if self._is_cut or self._before is not None:
                 return None
-            return tuple(starmap(_traffic_of, self._sockets.items()))
+            return tuple(info[_TCP_BYTES_AT:] for info in starmap(_tcp_info, self._sockets.items()))
+
+    def are_whole(self) -> bool:
+        """True while no end of any of them was closed or shut down."""
+        with self._lock:
+            infos = starmap(_tcp_info, self._sockets.items())
+            return not self._is_cut and all(info[:1] == _TCP_ESTABLISHED for info in infos)
 
     def cut(self) -> int:
         """Shut the connections down; returns how many were connected."""
@@ -107,11 +115,20 @@ def new_sockets(before: Sockets) -> Sockets:
     return {fd: inode for fd, inode in open_sockets().items() if before.get(fd) != inode}
 
 
-def _traffic_of(descriptor: int, inode: int) -> bytes:
-    """The bytes sent and received over a connection so far; nothing where it is closed or the kernel does not tell."""
+def _tcp_info(descriptor: int, inode: int) -> bytes:
+    """What the kernel tells of a connection, up to its traffic; nothing where it is closed, or none of TCP."""
     with suppress(OSError):
         if os.fstat(descriptor).st_ino == inode:
-            with socket.socket(fileno=os.dup(descriptor)) as peer:
-                length = _TCP_BYTES_AT + 16
-                return peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, length)[_TCP_BYTES_AT:]
+            with borrowed(descriptor) as end:
+                return end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_BYTES_AT + 16)
     return b""
+
+
+@contextmanager
+def borrowed(descriptor: int) -> Generator[socket.socket]:
+    """Ask a socket that is somebody else's: without a copy, which another thread would take for a new connection."""
+    end = socket.socket(fileno=descriptor)
+    try:
+        yield end
+    finally:
+        end.detach()
