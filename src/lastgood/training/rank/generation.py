@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -141,12 +142,12 @@ class Generation:
                     self._read(assignment.plan)
                     self._layout = self._known_layout()
                     self._tell_restored(intact=True, standby=assignment.standby)
-                    is_of_group = None
                     assert self.loaded is not None, "read before it is told"
-                    self._readiness.get(self.loaded)
+                    # What goes wrong here goes wrong again in the pass that needs it, which can tell it.
+                    with suppress(Exception):
+                        self._readiness.get(self.loaded)
                     if not self.link.wait_proceed(self.number):
                         continue
-                is_of_group = True
                 self._join(assignment)
                 is_of_group = None
                 self._begin(assignment.plan)
@@ -210,6 +211,7 @@ class Generation:
 
     def _take(self, assignment: Assignment) -> None:
         """Become the rank of the assignment."""
+        self.link.group.standby.halt()
         self.number, self.world = assignment.generation, assignment.world
         self._tolerance = (
             None if assignment.tolerance is None else float.fromhex(assignment.tolerance)
@@ -242,13 +244,14 @@ class Generation:
 
     def _join(self, assignment: Assignment) -> None:
         self.link.slot.enter(Phase.JOINING)
-        is_there = assignment.standby is not None and self.link.has_standby
+        # Without a plan nobody was asked what stands by, and what was said last is of another generation.
+        is_agreed = assignment.plan is not None and self.link.has_standby
         self.link.group.join(
             generation=self.number,
             rank=self.rank,
             world=self.world,
             store=self.link.run.store(self.number),
-            lost_rank=assignment.standby[1] if assignment.standby and is_there else None,
+            lost_rank=assignment.standby[1] if assignment.standby and is_agreed else None,
         )
         if assignment.plan is None:
             self.note_exclusive()
@@ -264,6 +267,7 @@ class Generation:
         self.injection.begin_rank()
         if self._feed is None:
             self._feed = Feed(self._make_loader, rank=self.rank, world=self.world)
+            self._readiness.forget()  # the script's own code ran: it may have touched what is in place
         if plan is None:
             self._start_fresh()
             return
@@ -377,6 +381,8 @@ class Generation:
             if self.replica.is_static:
                 # Known only now, where the user's own build wraps; `this` is the first of the passes.
                 self.passes[1:1] = passes_of_static_graph(this)
+            if self.replica.is_made_anew:
+                self._readiness.tell_where()
         self.load(self.loaded)
         self.link.slot.enter(Phase.BETWEEN)
 
