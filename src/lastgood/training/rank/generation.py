@@ -245,13 +245,13 @@ class Generation:
     def _join(self, assignment: Assignment) -> None:
         self.link.slot.enter(Phase.JOINING)
         # Without a plan nobody was asked what stands by, and what was said last is of another generation.
-        is_agreed = assignment.plan is not None and self.link.has_standby
+        standby = None if assignment.plan is None else assignment.standby
         self.link.group.join(
             generation=self.number,
             rank=self.rank,
             world=self.world,
             store=self.link.run.store(self.number),
-            lost_rank=assignment.standby[1] if assignment.standby and is_agreed else None,
+            lost_rank=standby[1] if standby is not None and self.link.has_standby else None,
         )
         if assignment.plan is None:
             self.note_exclusive()
