@@ -242,3 +242,36 @@ def test_a_jump_that_is_taken_back_is_two_jumps(scene):
         recorder.watch_clock()
     assert [e.body["jump_us"] for e in writer.events] == [HOUR_US, -HOUR_US]
     assert [e.body["moved_us"] for e in writer.events] == [HOUR_US, 0]
+
+
+# --- what is written later --------------------------------------------------------------------------
+
+
+def test_held_events_are_written_at_the_end_in_their_order_with_their_own_times(scene):
+    recorder, clock, writer, heard = scene
+    recorder.begin_steps(first=1)
+    with recorder.held():
+        recorder.step_done(1, done_wall_us=clock.wall_us())
+        recorder.record("incident.open")
+        clock.sleep_us(500)
+        recorder.attempt = 2
+        recorder.record("isolate")
+        clock.sleep_us(500)
+        assert writer.events == heard == []
+    assert kinds(writer) == ["step", "incident.open", "isolate"]
+    assert [event.t_observed_us - 1_000_000_000 for event in writer.events] == [0, 0, 500]
+    assert [event.attempt for event in writer.events] == [1, 1, 2]
+
+
+def test_what_was_held_is_written_when_the_turn_ends_with_an_error(scene):
+    recorder, _, writer, _ = scene
+
+    def take_turn():
+        with recorder.held():
+            recorder.record("incident.open")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        take_turn()
+    recorder.record("isolate")
+    assert kinds(writer) == ["incident.open", "isolate"]

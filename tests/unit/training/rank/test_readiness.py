@@ -1,0 +1,109 @@
+"""What a rank does ahead is taken once, never counts for another state, and never raises before it is needed."""
+
+import gc
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from lastgood.training.rank import readiness as module
+from lastgood.training.rank.readiness import Readiness
+
+STATE = SimpleNamespace(tensors={"weight": 1}, values={})
+OTHER = SimpleNamespace(tensors={"weight": 2}, values={})
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    loaded = []
+    generation = SimpleNamespace(
+        trainable=SimpleNamespace(
+            load=lambda tensors, values: loaded.append(tensors), model=torch.nn.Linear(1, 1)
+        ),
+        replica=SimpleNamespace(is_made_anew=False, is_built=False),
+        note_exclusive=lambda: None,
+        link=SimpleNamespace(
+            worker="w0", run=SimpleNamespace(addresses=lambda name: tmp_path / name)
+        ),
+    )
+    monkeypatch.setattr(module, "refuse_other_model", lambda trainable, state: None)
+    return SimpleNamespace(
+        readiness=Readiness(generation), generation=generation, loaded=loaded, path=tmp_path / "w0"
+    )
+
+
+def ahead(state):
+    return SimpleNamespace(likely=lambda rank: state)
+
+
+def test_a_state_that_was_loaded_early_is_not_loaded_again(made):
+    made.readiness.get_early(ahead(STATE), 0)
+    made.readiness.get(STATE)
+    assert made.loaded == [STATE.tensors]
+    assert made.readiness.take(STATE)
+
+
+def test_it_counts_once_since_the_script_runs_afterwards(made):
+    made.readiness.get(STATE)
+    assert made.readiness.take(STATE)
+    assert not made.readiness.take(STATE)
+
+
+def test_another_state_than_the_likely_one_is_loaded_over_it(made):
+    made.readiness.get_early(ahead(STATE), 0)
+    assert not made.readiness.take(OTHER)
+    made.readiness.get(OTHER)
+    assert made.loaded == [STATE.tensors, OTHER.tensors]
+
+
+def test_a_rank_that_leaves_once_more_has_nothing_in_place(made):
+    made.readiness.get(STATE)
+    made.readiness.forget()
+    assert not made.readiness.take(STATE)
+
+
+def test_what_goes_wrong_early_is_told_when_it_is_needed(made, monkeypatch):
+    def refuse(trainable, state):
+        raise ValueError("another model")
+
+    monkeypatch.setattr(module, "refuse_other_model", refuse)
+    made.readiness.get_early(ahead(STATE), 0)
+    assert made.loaded == []
+    with pytest.raises(ValueError, match="another model"):
+        made.readiness.get(STATE)
+
+
+@pytest.mark.parametrize("kind", ["is_made_anew", "is_built"])
+def test_nothing_is_loaded_into_what_is_made_behind_the_join(made, kind):
+    setattr(made.generation.replica, kind, True)
+    made.readiness.get(STATE)
+    assert made.loaded == []
+    assert not made.readiness.take(STATE)
+
+
+def test_it_is_written_once_where_the_parameters_lie(made):
+    made.readiness.get(STATE)
+    (weight, _) = json.loads(made.path.read_text())["parameters"]
+    assert weight["address"] == made.generation.trainable.model.weight.data_ptr()
+    made.path.unlink()
+    made.readiness.get(OTHER)
+    assert not made.path.exists()
+
+
+def test_the_collector_leaves_out_what_was_made_until_the_first_step(made):
+    assert gc.get_freeze_count() == 0
+    made.readiness.freeze()
+    assert gc.get_freeze_count() > 0
+    made.readiness.thaw()
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_the_script_has_frozen_itself_stays_so(made):
+    gc.freeze()
+    try:
+        made.readiness.freeze()
+        made.readiness.thaw()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
