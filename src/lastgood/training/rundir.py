@@ -195,6 +195,10 @@ class RunDir:
         fresh.write_text(json.dumps(state, sort_keys=True))
         fresh.replace(self.root / "state.json")
 
+    def empty(self) -> None:
+        """Delete what is in the folder, which stays."""
+        _empty(self.root, keeps=())
+
     def remove(self) -> None:
         """Delete the run's live files."""
         shutil.rmtree(self.root, ignore_errors=True)

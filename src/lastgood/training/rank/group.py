@@ -5,8 +5,8 @@ shared memory on the run's host, so no process has to stay alive for it, least o
 
 gloo cannot be told to give up: `abort`, `destroy` and `shutdown` leave ranks that are not neighbours of the dead
 one blocked in the collective. What does release them, at once, is shutting down the connected sockets that gloo
-opened (see `connections`). The cut runs on another thread than the one
-that is blocked, and not before the connections are quiet: see docs/design/006.
+opened (see `connections`). The cut runs on another thread than the one that is blocked, and not before the connections
+are quiet: see docs/design/006.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ without an end.
 
 from __future__ import annotations
 
-import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -52,11 +51,7 @@ class LentFolder(RunDir):
     def remove(self) -> None:
         """Delete the live files, and not the folder: shared memory is free at once, also for what must be saved."""
         with suppress(OSError):
-            for entry in list(self.root.iterdir()):
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry, ignore_errors=True)
-                else:
-                    entry.unlink(missing_ok=True)
+            self.empty()
 
     def release(self) -> None:
         """Leave the files where they are; the end of this start is still to be recorded."""
