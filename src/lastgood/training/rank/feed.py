@@ -18,11 +18,12 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from lastgood.base.errors import BadInput
 from lastgood.training.rank.batch import full_copy, shared_copy, tensor_versions
 from lastgood.training.rank.collectives import collective_count
+from lastgood.training.rank.skipping import skip_batches
 from lastgood.training.rank.state import RandomStreams, capture_streams, restore_streams
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class Feed:
             return
         restore_streams(position.epoch_streams)
         self._iterator = ask_loader(iter, self._loader)
-        ask_loader(_skip, self._iterator, position.offset, self._loader)
+        ask_loader(skip_batches, self._iterator, position.offset, self._loader)
         restore_streams(now)
 
     def _loader_state(self) -> dict[str, Any] | None:
@@ -239,13 +240,3 @@ def _generators(loader: Iterable[Any]) -> list[torch.Generator]:
     owners = (loader, sampler, batch_sampler, getattr(batch_sampler, "sampler", None))
     found = [getattr(owner, "generator", None) for owner in owners]
     return list({id(g): g for g in found if isinstance(g, torch.Generator)}.values())
-
-
-def _skip(iterator: Iterator[Any], count: int, loader: Iterable[Any]) -> None:
-    """Pass over batches; only their indices where a map-style dataset is read in this process."""
-    indices = getattr(iterator, "_sampler_iter", None)
-    works_here = getattr(iterator, "_num_workers", None) == 0
-    # An iterable dataset has no indices: its sampler is endless and says nothing about the position.
-    has_indices = not isinstance(getattr(loader, "dataset", None), IterableDataset)
-    for _ in range(count):
-        next(indices if indices is not None and works_here and has_indices else iterator)
