@@ -67,20 +67,20 @@ class WorkerProcess:
         self.versions: dict[str, str] = {}
         self.is_ready = False
         """True once the script has reached lastgood.start."""
-        self._has_let_go = False
+        self._has_let_go = self._has_ended = False
         self._early_code: int | None = None
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative = ended by that signal.
+        """None until its end was heard; negative = ended by that signal.
 
         Known while the kernel still takes the process apart, unless it holds a device, a port or a lock that its
-        successor may need.
+        successor may need. The kernel is asked only about a process that is known to end: this is read many times a turn.
         """
-        code = self.process.poll()
         if self._early_code is not None:
             # Where SIGCHLD is ignored, subprocess says 0 of every child that is gone.
             return self._early_code
+        code = self.process.poll() if self._has_ended else None
         if code is None and self._has_let_go and not self.slot.holds_exclusive:
             code = self._early_code = code_of_ending(self.pid)
         return code
@@ -99,6 +99,10 @@ class WorkerProcess:
         """It was heard, and is not given again."""
         self._has_let_go = True
         self._life.close()
+
+    def hear_end(self) -> None:
+        """Its `pidfd` has become readable."""
+        self._has_ended = True
 
     def introduce(self, hello: Hello) -> None:
         """Take in what the worker says of itself when it has come up."""

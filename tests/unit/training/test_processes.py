@@ -61,7 +61,8 @@ def dying(tmp_path):
         worker = WorkerProcess.__new__(WorkerProcess)
         worker.pid, worker.process = other.pid, SimpleNamespace(poll=lambda: None)
         worker.slot = StatusSlot(tmp_path / "w0", create=True)
-        worker._has_let_go, worker._early_code = False, None
+        worker._has_let_go = worker._has_ended = False
+        worker._early_code = None
         worker._life = MagicMock()
         yield worker
 
@@ -78,6 +79,7 @@ def test_a_process_that_holds_what_a_successor_may_need_has_ended_when_it_is_gon
     dying.hear_early_notice()
     assert dying.exit_code is None
     dying.process.poll = lambda: 7
+    dying.hear_end()
     assert dying.exit_code == 7
     assert dying.is_gone
 
@@ -88,7 +90,18 @@ def test_a_code_that_was_said_once_is_not_taken_back(dying):
     dying.pid = os.getpid()  # as if its number had been given away
     assert dying.exit_code == 7
     dying.process.poll = lambda: 0  # as subprocess says where nobody may wait for children
+    dying.hear_end()
     assert dying.exit_code == 7
+
+
+def test_the_kernel_is_asked_only_about_a_process_whose_end_was_heard(dying):
+    asked = []
+    dying.process.poll = lambda: asked.append(dying) or 7
+    assert dying.exit_code is None
+    assert not asked
+    dying.hear_end()
+    assert dying.exit_code == 7
+    assert asked
 
 
 def test_every_thread_of_a_worker_gets_the_priority():

@@ -1,8 +1,9 @@
-"""What a worker says about a recovery or an error of its own, in the words of whoever assesses it."""
+"""Who has something to say or has ended, and what a worker says, in the words of whoever assesses it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import select
+from typing import TYPE_CHECKING, NamedTuple
 
 from lastgood.recovery import messages
 from lastgood.recovery.messages import ReplayOutcome
@@ -11,7 +12,36 @@ from lastgood.training import control
 from lastgood.training.trace_place import innermost_place
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lastgood.training.processes import WorkerProcess
+
+
+class Heard(NamedTuple):
+    """What woke the supervisor up; all empty when nothing did."""
+
+    talking: list[WorkerProcess]
+    letting_go: list[WorkerProcess]
+    """Of these the early notice came: they seem to end."""
+    ended: list[WorkerProcess]
+
+
+def wait_for_workers(workers: Collection[WorkerProcess], limit_s: float) -> Heard:
+    """Sleep until a worker says something or ends; each end is heard here, and known to the worker from now on."""
+    sockets = {w.channel.socket: w for w in workers if not w.channel.is_closed}
+    # The descriptor of a process that has ended stays readable: waiting on it would spin.
+    living = [w for w in workers if w.exit_code is None]
+    notices = {notice: w for w in living for notice in w.early_notices}
+    ends = {w.pidfd: w for w in living}
+    ready, _, _ = select.select([*sockets, *notices, *ends], [], [], limit_s)
+    heard = Heard(
+        [sockets[found] for found in ready if found in sockets],
+        [notices[found] for found in ready if found in notices],
+        [ends[found] for found in ready if found in ends],
+    )
+    for worker in heard.ended:
+        worker.hear_end()
+    return heard
 
 
 def observation_of(

@@ -7,7 +7,6 @@ the edge: processes, sockets, files and the clock. One thread, one turn of `_ser
 from __future__ import annotations
 
 import os
-import select
 import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ from lastgood.training.states.striping import stripe_count
 from lastgood.training.supervising.beginning import Beginning
 from lastgood.training.supervising.effects import Effects
 from lastgood.training.supervising.ending import Ending
-from lastgood.training.supervising.hearing import raised_of
+from lastgood.training.supervising.hearing import raised_of, wait_for_workers
 from lastgood.training.supervising.launch import hear_script_error, launch_workers
 from lastgood.training.supervising.leaving import Leavers
 from lastgood.training.supervising.ledger_watch import LedgerWatch
@@ -185,14 +184,10 @@ class Supervisor:
 
     def wait_for_input(self) -> None:
         """Sleep until a worker says something or ends, at most one turn long."""
-        living = [w for w in self.workers.values() if w.exit_code is None]
-        sockets = {w.channel.socket: w for w in self.workers.values() if not w.channel.is_closed}
-        notices = {notice: w for w in living for notice in w.early_notices}
-        # The descriptor of a process that has ended stays readable: waiting on it would spin.
-        ends = [*notices, *(w.pidfd for w in living)]
-        ready, _, _ = select.select([*sockets, *ends], [], [], TURN_S_MAX)
-        self._talking = [sockets[end] for end in ready if end in sockets]
-        self._effects.preparing.expect_ends([notices[end] for end in ready if end in notices])
+        heard = wait_for_workers(self.workers.values(), TURN_S_MAX)
+        self._talking = heard.talking
+        if heard.letting_go:
+            self._effects.preparing.expect_ends(heard.letting_go)
 
     def _serve(self) -> None:
         notice_pause(self)
