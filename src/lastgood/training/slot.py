@@ -185,6 +185,11 @@ class StatusSlot:
         return self._words[_W_GENERATION]
 
     @property
+    def published_step(self) -> int:
+        """The state that is completely in a snapshot slot, by its own word."""
+        return self._words[_W_PUBLISHED]
+
+    @property
     def holds_exclusive(self) -> bool:
         """Whether the process holds such a thing, by its own word."""
         return bool(self._words[_W_HOLDS_EXCLUSIVE])

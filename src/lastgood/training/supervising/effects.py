@@ -31,6 +31,7 @@ from lastgood.training.watching.kernel import sample_process
 from lastgood.training.watching.stacks import DUMP_S_MAX, StackDump
 
 if TYPE_CHECKING:
+    from lastgood.recovery.state import LoopState
     from lastgood.training.processes import WorkerProcess
     from lastgood.training.supervising.supervisor import Supervisor
 
@@ -50,7 +51,7 @@ class Effects:
         self.standby = StandbyGroups(supervisor)
         self._dumps: list[tuple[StackDump, int]] = []
         self._killed_us: dict[str, int] = {}
-        self._last_state: dict[str, object] = {}
+        self._last_facts: tuple[object, ...] = ()
         self._last_steps: list[int] = []
         self._proceeded = 0
         self._gone: set[str] = set()
@@ -356,30 +357,29 @@ class Effects:
     def publish_state(self) -> None:
         """Rewrite what outside readers see, when it changed."""
         supervisor = self._supervisor
-        assert supervisor.state is not None
-        ranks = {
-            str(rank): {"worker": name, "pid": supervisor.workers[name].pid}
-            for rank, name in enumerate(supervisor.serving)
-            if name in supervisor.workers
-        }
-        is_running = supervisor.state.phase is LoopPhase.RUNNING
-        state: dict[str, object] = {
-            "generation": supervisor.state.generation,
-            "phase": supervisor.state.phase.value,
-            "ranks": ranks,
-            "slots_dir": str(supervisor.run_dir.root / "slots"),
-            "spares_parked": len(supervisor.spares) if is_running else 0,
-            "spares": [
-                {"worker": name, "pid": supervisor.workers[name].pid}
-                for name in supervisor.spares
-                if name in supervisor.workers
-            ],
-        }
-        if state != self._last_state:
+        state = supervisor.state
+        assert state is not None
+        known = tuple(supervisor.workers)
+        facts = (state.generation, state.phase, supervisor.serving, (*supervisor.spares,), known)
+        if facts != self._last_facts:
             with suppress(OSError):  # no room: outside readers see the last one until there is
-                supervisor.run_dir.write_state(state)
-                self._last_state = state
+                supervisor.run_dir.write_state(self._told_state(state))
+                self._last_facts = facts
         steps = published_steps(supervisor)
         if steps != self._last_steps:
             self._last_steps = steps
             os.pwrite(self._progress, struct.pack(f"<{len(steps)}q", *steps), 0)
+
+    def _told_state(self, state: LoopState) -> dict[str, object]:
+        """What outside readers see: it follows from the facts that `publish_state` compares."""
+        supervisor = self._supervisor
+        pids = {name: worker.pid for name, worker in supervisor.workers.items()}
+        serving, spares = enumerate(supervisor.serving), supervisor.spares
+        return {
+            "generation": state.generation,
+            "phase": state.phase.value,
+            "ranks": {str(r): {"worker": n, "pid": pids[n]} for r, n in serving if n in pids},
+            "slots_dir": str(supervisor.run_dir.root / "slots"),
+            "spares_parked": len(spares) if state.phase is LoopPhase.RUNNING else 0,
+            "spares": [{"worker": n, "pid": pids[n]} for n in spares if n in pids],
+        }

@@ -93,7 +93,7 @@ class Preparing:
 def published_steps(supervisor: Supervisor) -> list[int]:
     """Return the newest state of each rank, where its worker is still known."""
     return [
-        supervisor.workers[name].slot.view().published_step
+        supervisor.workers[name].slot.published_step
         for name in supervisor.serving
         if name in supervisor.workers
     ]

@@ -18,7 +18,7 @@ def made(tmp_path):
         return SimpleNamespace(
             name=name,
             channel=SimpleNamespace(send=lambda message: sent.append((name, message))),
-            slot=SimpleNamespace(view=lambda: SimpleNamespace(published_step=published)),
+            slot=SimpleNamespace(published_step=published),
             set_niceness=lambda value: None,
             hear_early_notice=lambda: heard.append(name),
             exit_code=None,
@@ -64,7 +64,7 @@ def test_two_spares_prepare_for_two_ranks_in_the_order_in_which_they_will_be_tak
 
 
 def test_nothing_is_prepared_where_no_state_has_a_predecessor(made):
-    made.supervisor.workers["w1"].slot.view = lambda: SimpleNamespace(published_step=0)
+    made.supervisor.workers["w1"].slot.published_step = 0
     lose(made, "w1")
     assert [name for name, _ in made.sent] == ["w0", "w2"]
 
@@ -91,7 +91,7 @@ def test_the_others_hear_of_an_end_that_is_certain_when_they_are_told_to_leave(m
 def test_what_has_changed_since_a_rank_seemed_to_end_is_said(made):
     made.effects.preparing.expect_ends([made.supervisor.workers["w1"]])
     made.sent.clear()
-    made.supervisor.workers["w1"].slot.view = lambda: SimpleNamespace(published_step=9)
+    made.supervisor.workers["w1"].slot.published_step = 9
     lose(made, "w0", "w1")
     assert made.sent == [
         ("s1", prepared(0, newest_step=9)),
