@@ -150,7 +150,12 @@ class RunDir:
 
     def snapshots(self, rank: int) -> list[Path]:
         """All snapshot files of a rank that exist."""
-        return sorted((self.root / "slots" / str(rank)).glob("state.*"))
+        folder = self.root / "slots" / str(rank)
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return []
+        return [folder / name for name in sorted(names) if name.startswith("state.")]
 
     def store(self, generation: int) -> Path:
         """File through which the ranks of a generation find each other. Never reused: old addresses would be read."""

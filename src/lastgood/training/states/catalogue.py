@@ -47,12 +47,13 @@ def seal_header(fields: dict[str, Any]) -> bytes:
 def read_snapshot_header(path: Path) -> dict[str, Any] | None:
     """Return the header of a snapshot, or None when it is missing, empty, torn, changed or being written."""
     try:
-        with path.open("rb") as stream:
+        # A recovery waits until twelve and more of them are read, so nothing is built around the file.
+        with open(path, "rb", buffering=0) as stream:
             page = stream.read(HEADER_BYTES)
         line, check, padding = page.split(b"\n", 2)
     except (OSError, ValueError):
         return None
-    if check != b"%08x" % zlib.crc32(line) or len(page) < HEADER_BYTES or padding.strip(b" "):
+    if check != b"%08x" % zlib.crc32(line) or len(page) < HEADER_BYTES or padding != b" " * len(padding):
         return None
     try:
         header = msgspec.json.decode(line)
