@@ -1,7 +1,8 @@
 """The supervisor of one host: starts the ranks, watches them, and carries out what the recovery loop decides.
 
 It never imports torch, so nothing that hangs a rank hangs it. All decisions are in `recovery` and `signals`; here is
-the edge: processes, sockets, files and the clock. One thread, one turn of `_serve` at least every 10 ms; beside it only `life_lock` waits.
+the edge: processes, sockets, files and the clock. One thread, one whole turn every 10 ms, and at once when anything is
+heard but an answer within a recovery, which is taken by itself; beside it only `life_lock` waits.
 """
 
 from __future__ import annotations
@@ -88,8 +89,7 @@ class Supervisor:
         self.script_errors: set[str] = set()
         """What scripts raised before lastgood.start."""
         self.sections = Sections(self)
-        self._remarks = Remarks(self)
-        self.leavers = Leavers()
+        self._remarks, self.leavers = Remarks(self), Leavers()
         self.beginning = Beginning(self)
         self.refusal: control.ScriptRefused | None = None
         self.state: loop.LoopState | None = None
@@ -113,10 +113,11 @@ class Supervisor:
         self._on_turn = on_turn
         self.last_step: int | None = None
         """No step follows this one, once that is decided."""
-        self._next_liveness_us = 0
+        self._next_liveness_us = self._next_turn_us = 0
         self._reaped: set[str] = set()
         self._talking: list[WorkerProcess] = []
         """Workers that had something to say when this turn began."""
+        self._is_due = True  # something was heard that a whole turn must look at now
 
     # --- the whole run ----------------------------------------------------------------------------
 
@@ -182,19 +183,19 @@ class Supervisor:
 
     # --- one turn ---------------------------------------------------------------------------------
 
-    def wait_for_input(self) -> None:
-        """Sleep until a worker says something or ends, at most one turn long."""
-        heard = wait_for_workers(self.workers.values(), TURN_S_MAX)
+    def wait_for_input(self, limit_s: float = TURN_S_MAX) -> None:
+        """Sleep until a worker says something or ends, at most that long."""
+        heard = wait_for_workers(self.workers.values(), limit_s)
         self._talking = heard.talking
+        self._is_due |= bool(heard.letting_go or heard.ended)
         if heard.letting_go:
             self._effects.preparing.expect_ends(heard.letting_go)
 
     def _serve(self) -> None:
         notice_pause(self)
-        self.wait_for_input()
-        with (
-            self.recorder.held()
-        ):  # what is said to the ranks does not wait for what is written of it
+        self.wait_for_input(min(max(0, self._next_turn_us - self.now_us()) / 1e6, TURN_S_MAX))
+        # What is said to the ranks does not wait for what is written of it.
+        with self.recorder.held():
             self._take_turn()
 
     def _take_turn(self) -> None:
@@ -204,6 +205,8 @@ class Supervisor:
                 self.exit_code = self.ending.code  # nothing has been trained yet
             elif self._startup.advance():
                 self._startup = None
+            return
+        if not self._is_due and self.now_us() < self._next_turn_us:
             return
         self.recorder.watch_clock()
         self._collect_steps()
@@ -219,6 +222,7 @@ class Supervisor:
         self._effects.publish_state()
         if self._on_turn is not None:
             self._on_turn(self)
+        self._is_due, self._next_turn_us = False, self.now_us() + int(TURN_S_MAX * 1e6)
 
     def tell_loop(self, observation: messages.Observation) -> None:
         """Give the loop one observation and carry out what it answers."""
@@ -336,6 +340,8 @@ class Supervisor:
                     self._startup.hear(message)
                 else:
                     self._effects.hear(worker, message)
+                return  # the loop has taken it: nothing else has to look at it
+        self._is_due = True
 
     def _hear_finished(self, worker: WorkerProcess, message: control.Finished) -> None:
         if message.generation != self.recorder.attempt or worker.name not in self.serving:
@@ -349,10 +355,7 @@ class Supervisor:
         if worker.name not in self.serving or message.generation != self.recorder.attempt:
             return
         rank = self.serving.index(worker.name)
-        self.raised.setdefault(
-            rank,
-            raised_of(message, now_us=self.now_us()),
-        )
+        self.raised.setdefault(rank, raised_of(message, now_us=self.now_us()))
         if not message.is_group_error:
             self.recorder.record(
                 "observation",

@@ -1,0 +1,88 @@
+"""What an answer of a recovery costs: it is taken by itself, and all the rest waits for its time."""
+
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+
+from lastgood.recovery.policy import LoopPhase
+from lastgood.training import control
+from lastgood.training.supervising import supervisor as module
+from lastgood.training.supervising.supervisor import TURN_S_MAX, Supervisor
+
+ANSWERS = [
+    control.Parked(generation=2),
+    control.StateRestored(generation=3, rank=0, is_intact=True),
+    control.StepReplayed(generation=3, rank=0, step=8, outcome="equal", digest="aa"),
+]
+REMARK = control.Remark(rank=0, text="shuffles without a seed", next="give it one")
+
+
+class Turning(Supervisor):
+    """A supervisor in a recovery that has just made a whole turn, with nothing real around it."""
+
+    def __init__(self):
+        self.time_us = 1_000_000
+        self.whole = []
+        self.told = []
+        self.recorder, self.beginning, self.checkpointing = MagicMock(), MagicMock(), MagicMock()
+        self._ledger_watch, self._effects, self._remarks = MagicMock(), MagicMock(), MagicMock()
+        self.ending = SimpleNamespace(is_finishing=True, advance=lambda: None)
+        self.state = SimpleNamespace(phase=LoopPhase.RESTORING)
+        self.serving, self.workers, self._talking, self._startup = (), {}, [], None
+        self._on_turn = self.whole.append
+        self._next_turn_us, self._is_due = 0, True
+        self._take_turn()
+        self.whole.clear()
+
+    def now_us(self):
+        return self.time_us
+
+    def tell_loop(self, observation):
+        self.told.append(observation)
+
+    def turn(self, *messages):
+        channel = MagicMock(is_closed=False)
+        channel.has_input.side_effect = [True, False]
+        channel.receive.return_value = messages
+        worker = SimpleNamespace(name="w0", channel=channel)
+        self._talking = [worker] if messages else []
+        self._take_turn()
+
+
+@pytest.fixture
+def supervisor(monkeypatch):
+    monkeypatch.setattr(module, "hear_fatal_errors", lambda _supervisor: None)
+    return Turning()
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_within_a_recovery_is_taken_without_a_whole_turn(supervisor, answer):
+    supervisor.turn(answer)
+    ((_, heard), _) = supervisor._effects.hear.call_args
+    assert heard == answer
+    assert supervisor.whole == []
+
+
+def test_anything_else_that_is_said_is_looked_at_in_a_whole_turn(supervisor):
+    supervisor.turn(ANSWERS[0], REMARK)
+    assert len(supervisor.whole) == 1
+    supervisor.turn(ANSWERS[1])
+    assert len(supervisor.whole) == 1
+
+
+def test_answers_put_off_no_whole_turn(supervisor):
+    supervisor.time_us += int(TURN_S_MAX * 1e6) - 1
+    supervisor.turn(ANSWERS[0])
+    assert supervisor.whole == []
+    supervisor.time_us += 1
+    supervisor.turn(ANSWERS[1])
+    assert len(supervisor.whole) == 1
+
+
+def test_an_end_is_looked_at_in_a_whole_turn(supervisor, monkeypatch):
+    heard = SimpleNamespace(talking=[], letting_go=[], ended=[SimpleNamespace(name="w0")])
+    monkeypatch.setattr(module, "wait_for_workers", lambda _workers, _limit_s: heard)
+    supervisor.wait_for_input()
+    supervisor._take_turn()
+    assert len(supervisor.whole) == 1
