@@ -80,7 +80,7 @@ def assess(
     """One verdict on all ranks of a generation: failed with culprits, suspect, unknown, or ok."""
     if not readings:
         return _answer(Verdict.UNKNOWN, evidence=("no rank reported anything",))
-    found = _ended(readings)
+    found = assess_ends(readings)
     if found is not None:
         return found
     moving = [reading for reading in readings if reading.exit_code is None]
@@ -93,8 +93,11 @@ def assess(
     return hang if hang is not None else _answer(Verdict.OK)
 
 
-def _ended(readings: Sequence[RankReading]) -> Assessment | None:
-    """A process that ended or user code that raised: the strongest evidence there is."""
+def assess_ends(readings: Sequence[RankReading]) -> Assessment | None:
+    """A process that ended or user code that raised: the strongest evidence there is; None when there is none.
+
+    What the kernel says of a living process is not asked for here.
+    """
     exited = [r for r in readings if r.exit_code is not None and not _is_done(r)]
     raised = [
         r for r in readings if r.exit_code is None and r.raised and not r.raised.is_group_error

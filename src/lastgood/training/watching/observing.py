@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from lastgood.signals.reading import Phase, Raised, RankReading, StepReport
-from lastgood.training.watching.kernel import sample_process, waiting_place
+from lastgood.signals.reading import Phase, ProcessState, Raised, RankReading, StepReport
+from lastgood.training.watching.kernel import ProcessSample, sample_process, waiting_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,15 +13,26 @@ if TYPE_CHECKING:
     from lastgood.training.processes import WorkerProcess
 
 
+_NOT_ASKED = ProcessSample(ProcessState.SLEEPING, cpu_us=0, runqueue_wait_us=0)
+
+
 def read_rank(
-    rank: int, worker: WorkerProcess, *, generation: int, raised: Raised | None
+    rank: int,
+    worker: WorkerProcess,
+    *,
+    generation: int,
+    raised: Raised | None,
+    asks_kernel: bool = True,
 ) -> RankReading:
     """Return all that is known about one rank now.
 
     A worker that has not yet begun this generation is read as joining: its page still tells of the last one.
+
+    Args:
+        asks_kernel: False leaves out what `/proc` says, for whoever asks only about ends.
     """
     view = worker.slot.view()
-    sample = sample_process(worker.pid)
+    sample = sample_process(worker.pid) if asks_kernel else _NOT_ASKED
     is_current = view.generation == generation
     return RankReading(
         rank=rank,
@@ -38,7 +49,7 @@ def read_rank(
         process=sample.state,
         cpu_us=sample.cpu_us,
         runqueue_wait_us=sample.runqueue_wait_us,
-        waits_in=waiting_place(worker.pid),
+        waits_in=waiting_place(worker.pid) if asks_kernel else "",
         section=view.section if is_current else None,
         section_limit_us=view.section_limit_us if is_current else None,
         raised=raised,

@@ -146,19 +146,36 @@ class Watch:
         self.limits = learn(self.limits, section_key(name), duration_us)
 
     def read(
-        self, workers: Sequence[WorkerProcess], raised: Mapping[int, Raised]
+        self,
+        workers: Sequence[WorkerProcess],
+        raised: Mapping[int, Raised],
+        *,
+        asks_kernel: bool = True,
     ) -> list[RankReading]:
         """Return what is known about every rank now."""
-        found = (
-            read_rank(rank, worker, generation=self.generation, raised=raised.get(rank))
+        found = [
+            read_rank(
+                rank,
+                worker,
+                generation=self.generation,
+                raised=raised.get(rank),
+                asks_kernel=asks_kernel,
+            )
             for rank, worker in enumerate(workers)
-        )
+        ]
+        if not self._pauses:
+            return found
         return [replace(r, progress_us=self.heard_us(r.progress_us)) for r in found]
 
     def assess_liveness(
         self, workers: Sequence[WorkerProcess], raised: Mapping[int, Raised], *, now_us: int
     ) -> Assessment:
         """Return the verdict on whether the ranks move."""
+        if any(worker.exit_code is not None for worker in workers):
+            # An end speaks for itself, and a recovery waits for this word.
+            ended = liveness.assess_ends(self.read(workers, raised, asks_kernel=False))
+            if ended is not None:
+                return ended
         readings = self.read(workers, raised)
         verdict = liveness.assess(
             readings, limits=self.limits, now_us=now_us, previous=self._liveness
