@@ -15,7 +15,6 @@ import pickle
 import random
 from array import array
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,10 +23,11 @@ import torch
 import xxhash
 
 from lastgood.training.rank import shards
+from lastgood.training.rank.generators import numpy_generator, python_generator
 from lastgood.training.rank.leaves import aligned, contents_of, cut, hash_leaves, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _NUMPY_DTYPES = frozenset(
     {
@@ -36,6 +36,7 @@ _NUMPY_DTYPES = frozenset(
     }
 )
 """Types that numpy has too: through it, the bytes of a tensor are had in half the time."""
+_NUMPY, _PYTHON = numpy_generator(), python_generator()
 
 
 class RandomStreams(NamedTuple):
@@ -47,28 +48,68 @@ class RandomStreams(NamedTuple):
     cuda: tuple[torch.Tensor, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as plain bytes: torch makes an archive of each tensor, and the words of Python's stream are 625."""
-        version, words, gauss = self.python
+        """Pickled as plain bytes: torch makes an archive of each tensor, numpy one of each array."""
         of_torch, *of_cuda = (state.numpy().tobytes() for state in (self.torch, *self.cuda))
-        of_python = (version, array("I", words).tobytes(), gauss)
-        return streams_from_bytes, (of_torch, self.numpy, of_python, of_cuda)
+        of_numpy, of_python = _packed_numpy(self.numpy), _packed_python(self.python)
+        return streams_from_bytes, (of_torch, of_numpy, of_python, of_cuda)
 
 
 def streams_from_bytes(
     of_torch: bytes, of_numpy: Any, of_python: tuple[Any, bytes, Any], of_cuda: list[bytes]
 ) -> RandomStreams:
-    """Return unpickled streams. Checkpoints name this function, older ones `RandomStreams` itself: both are read."""
+    """Return unpickled streams. Checkpoints name this function, older ones `RandomStreams` itself: both are read.
+
+    In older ones numpy's words are an array.
+    """
     version, words, gauss = of_python
     first, *cuda = (
         torch.frombuffer(bytearray(raw), dtype=torch.uint8) for raw in (of_torch, *of_cuda)
     )
+    if isinstance(of_numpy, tuple) and isinstance(of_numpy[1], bytes):
+        of_numpy = (of_numpy[0], np.frombuffer(of_numpy[1], np.uint32), *of_numpy[2:])
     return RandomStreams(first, of_numpy, (version, tuple(array("I", words)), gauss), tuple(cuda))
+
+
+class _Remembered:
+    """What a function makes of a tuple, kept for the last one: an unused generator gives the same tuple every time."""
+
+    __slots__ = ("_known", "_make")
+
+    def __init__(self, make: Callable[[tuple[Any, ...]], Any]) -> None:
+        self._make = make
+        self._known: tuple[tuple[Any, ...], Any] | None = None
+
+    def __call__(self, of: tuple[Any, ...]) -> Any:
+        known = self._known
+        if known is None or known[0] is not of:
+            self._known = known = (of, self._make(of))
+        return known[1]
+
+
+def _packed_numpy(state: Any) -> Any:
+    """Return numpy's stream with its words as bytes; one of another kind is no tuple, and stays as it is."""
+    if not isinstance(state, tuple):
+        return state
+    name, words, *others = state
+    return name, words.astype(np.uint32, copy=False).tobytes(), *others
+
+
+@_Remembered
+def _packed_python(state: tuple[Any, ...]) -> tuple[Any, bytes, Any]:
+    version, words, gauss = state
+    return version, array("I", words).tobytes(), gauss
+
+
+@_Remembered
+def _text_of(state: tuple[Any, ...]) -> bytes:
+    """Return Python's stream as text, which is slow to make."""
+    return repr(state).encode()
 
 
 def capture_streams() -> RandomStreams:
     """Return the state of the global random streams."""
     cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()
-    return RandomStreams(torch.get_rng_state(), np.random.get_state(), random.getstate(), cuda)  # noqa: NPY002
+    return RandomStreams(torch.get_rng_state(), _NUMPY.state(), _PYTHON.state(), cuda)
 
 
 def restore_streams(streams: RandomStreams) -> None:
@@ -309,21 +350,13 @@ def leaf_digests(tensors: dict[str, torch.Tensor]) -> list[bytes]:
 
 def digest_streams(streams: RandomStreams) -> bytes:
     """Return bytes that are equal exactly when the random streams are."""
-    digest = xxhash.xxh3_128()
-    digest.update(raw_bytes(streams.torch))
+    digest = xxhash.xxh3_128(raw_bytes(streams.torch))
     for part in streams.numpy:
         digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
-    version, words, gauss = streams.python
-    digest.update(f"({version!r}, {_text_of(words)}, {gauss!r})".encode())
+    digest.update(_text_of(streams.python))
     for state in streams.cuda:
         digest.update(raw_bytes(state))
     return digest.digest()
-
-
-@lru_cache(maxsize=4)
-def _text_of(words: tuple[int, ...]) -> str:
-    """Return the words of Python's stream as text: slow to make, and the same until the script draws from the stream."""
-    return repr(words)
 
 
 def digest_state(

@@ -348,7 +348,23 @@ def pickled_before(value):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("pack", [pack, pickled_before])
+class PickledWithArray(pickle.Pickler):
+    """Pickles streams as checkpoints had them in between: numpy's words as an array."""
+
+    def reducer_override(self, value):
+        if isinstance(value, RandomStreams):
+            make, (of_torch, _, *others) = value.__reduce__()
+            return make, (of_torch, value.numpy, *others)
+        return NotImplemented
+
+
+def pickled_with_array(value):
+    out = io.BytesIO()
+    PickledWithArray(out, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("pack", [pack, pickled_with_array, pickled_before])
 def test_packed_streams_are_read_back_as_they_were_also_from_an_older_checkpoint(pack):
     random.gauss(0, 1)  # so that there is half a pair
     streams = capture_streams()._replace(cuda=(torch.arange(16, dtype=torch.uint8),))
@@ -360,6 +376,7 @@ def test_packed_streams_are_read_back_as_they_were_also_from_an_older_checkpoint
     restore_streams(found._replace(cuda=()))
     assert random.getstate() == streams.python
     assert torch.equal(torch.get_rng_state(), streams.torch)
+    assert digest_streams(capture_streams()._replace(cuda=streams.cuda)) == digest_streams(streams)
 
 
 # --- digests ----------------------------------------------------------------------------------------
