@@ -19,16 +19,19 @@ def is_finite(tensor: torch.Tensor) -> bool:
     """True when no element is NaN or infinite."""
     if not tensor.numel():
         return True
-    if tensor.dtype in _FAST and torch.isfinite(torch.linalg.vector_norm(tensor)):
+    if tensor.dtype in _FAST and math.isfinite(torch.linalg.vector_norm(tensor)):
         return True
     # It carries NaN along and cannot overflow, unlike a sum.
-    return bool(torch.isfinite(torch.linalg.vector_norm(tensor, float("inf"))))
+    return math.isfinite(torch.linalg.vector_norm(tensor, float("inf")))
 
 
-def square_sum(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the sum of the squares in double precision; of finite elements it is finite."""
+def square_sum(tensor: torch.Tensor) -> torch.Tensor | float:
+    """Return the sum of the squares in double precision; of finite elements it is finite.
+
+    A tensor where a plain number would have to be waited for, or is slow to come by anyway.
+    """
     if tensor.is_cpu and tensor.dtype == torch.float32:
         norm = float(torch.linalg.vector_norm(tensor))
         if _NORM_MIN < norm < math.inf:
-            return torch.tensor(norm, dtype=torch.float64).square()
+            return norm * norm
     return torch.linalg.vector_norm(tensor, dtype=torch.float64).square()

@@ -7,6 +7,7 @@ it decides what happens, we only count.
 
 from __future__ import annotations
 
+import math
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -52,7 +53,7 @@ class CountingHook:
         """Time of this step between the last launch and the last completion: waiting, not computing."""
         self._last_launch_us = 0
         self._clock = SystemClock()
-        self._square_sums: dict[tuple[int, int], torch.Tensor] = {}
+        self._square_sums: dict[tuple[int, int], torch.Tensor | float] = {}
         """By wrapper and bucket: a second backward pass of a step replaces the first, as its sum holds both."""
         self.buckets = BucketRecord()
         """Of the first wrapper."""
@@ -118,7 +119,11 @@ class CountingHook:
         if not self._square_sums:
             return None
         sums = [self._square_sums[index] for index in sorted(self._square_sums)]
-        return float(torch.stack(sums).sum().sqrt())
+        if all(type(one) is float for one in sums):
+            return math.sqrt(sum(sums))
+        # On a device: one wait, not one for each bucket.
+        whole = torch.stack([torch.as_tensor(one, dtype=torch.float64) for one in sums])
+        return float(whole.sum().sqrt())
 
     def _reduce(
         self, bucket: dist.GradBucket, number: int, inner: Callable | None, inner_state: object
@@ -136,8 +141,7 @@ class CountingHook:
         if inner is not None:
             reduced = inner(inner_state, bucket)
         else:
-            buffer.mul_(1.0 / dist.get_world_size())
-            reduced = dist.all_reduce(buffer, async_op=True).get_future()
+            reduced = _all_reduce(buffer)
         finish = partial(self._completed, place=(number, bucket.index()))
         if inner is not None and not buffer.is_cpu:
             # Done once its work is queued on the device, and it makes who waits for it wait for that work too.
@@ -155,3 +159,13 @@ class CountingHook:
             self._slot.count_completion()
             self.waited_us = self._clock.monotonic_us() - self._last_launch_us
         return tensor
+
+
+def _all_reduce(buffer: torch.Tensor) -> torch.futures.Future[Any]:
+    """Begin the reduction that DDP itself would make."""
+    group = dist.GroupMember.WORLD
+    assert group is not None, "gradients are reduced in a group"
+    buffer.mul_(1.0 / group.size())
+    # What `dist.all_reduce` does, without its checks: they cost more than the launch.
+    parts = [torch.view_as_real(buffer) if buffer.is_complex() else buffer]
+    return group.allreduce(parts).get_future()

@@ -1,5 +1,6 @@
 """The hook sees everything and changes nothing: same bits as DDP without a hook, in groups of one and of two threads."""
 
+import math
 import threading
 from unittest.mock import MagicMock
 
@@ -82,6 +83,29 @@ def test_the_norm_is_that_of_the_whole_reduced_gradient(group, slot):
     squares = sum(float(p.grad.double().square().sum()) for p in model.parameters())
     assert squares**0.5 == pytest.approx(hook.grad_norm(), rel=1e-6)
     assert not hook.is_local_nonfinite
+
+
+@pytest.mark.parametrize("others", [(), (1e-30,), (0.0, 1e30)])
+def test_buckets_of_any_size_add_up_to_one_norm(slot, others):
+    """The sum of a bucket is a number or a tensor, whichever costs less."""
+    hook = CountingHook(slot, NoInjection(), Reductions())
+    buckets = [torch.full((7,), scale) for scale in (3.0, 4.0, *others)]
+    for place, bucket in enumerate(buckets):
+        done = torch.futures.Future()
+        done.set_result([bucket])
+        hook._completed(done, (0, place))
+    exact = float(torch.cat(buckets).double().norm())
+    assert hook.grad_norm() == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_bad_element_makes_a_norm_that_is_not_finite(slot, bad):
+    hook = CountingHook(slot, NoInjection(), Reductions())
+    for place, value in enumerate((1.0, bad)):
+        done = torch.futures.Future()
+        done.set_result(torch.tensor([value]))
+        hook._completed(done, (0, place))
+    assert not math.isfinite(hook.grad_norm())
 
 
 def test_a_second_backward_pass_of_the_same_step_is_not_counted_on_top(group, slot):
