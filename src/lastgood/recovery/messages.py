@@ -181,7 +181,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time passed; nothing else happened."""
+    """Time passed; nothing else happened. Before the deadline of the present phase it changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)

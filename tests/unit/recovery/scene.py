@@ -84,9 +84,17 @@ class Scene:
             self.now_us += after_us
             self.state, actions = loop.step(self.state, observation, self.now_us)
             said += actions
+            self.wait_in_vain()
         self.last = tuple(said)
         self.actions += said
         return self
+
+    def wait_in_vain(self) -> None:
+        """Time alone moves nothing before the deadline, so whoever drives the loop need not tell it."""
+        until_us = self.state.deadline_us
+        before_us = self.now_us + 1 if until_us is None else until_us - 1
+        if before_us >= self.now_us:
+            assert loop.step(self.state, m.Tick(), before_us) == (self.state, ())
 
     def said(self, kind: type[A]) -> list[A]:
         """Actions of one kind in the answer to the last `tell`."""

@@ -217,7 +217,7 @@ class Supervisor:
         self.beginning.poll()
         self.checkpointing.poll()
         self._ledger_watch.poll()
-        self.tell_loop(messages.Tick())
+        self._tick()
         self.ending.advance()
         self._effects.publish_state()
         if self._on_turn is not None:
@@ -233,6 +233,12 @@ class Supervisor:
             self._effects.carry_out(action)
         if self.state.phase is LoopPhase.VERIFYING:
             self._effects.let_proceed(self.state.generation)
+
+    def _tick(self) -> None:
+        """Tell the loop that a deadline has passed: before that, time alone changes nothing in it."""
+        until_us = self.state.deadline_us if self.state is not None else None
+        if until_us is not None and self.now_us() >= until_us:
+            self.tell_loop(messages.Tick())
 
     def begin_loop(self, *, generation: int, step: int) -> None:
         """The first generation runs: from here on the loop decides."""
@@ -379,22 +385,18 @@ class Supervisor:
             return
         workers = [self.workers[name] for name in self.serving]
         for assessed in self.watch.assess_steps(workers, now_us=self.now_us()):
-            step = assessed.finished.step
+            finished, began_us = assessed.finished, self.recorder.step_began_us
+            step = finished.step
+            # A wrong step is recorded too: its time was spent, and becomes lost when it is done again.
+            self.recorder.step_done(
+                step, done_wall_us=finished.done_wall_us, loss=finished.mean_loss
+            )
             if assessed.correctness.verdict in (Verdict.FAILED, Verdict.UNKNOWN):
                 # The state before was right, and nobody knows when in this step it went wrong: so from its begin.
-                wrong = replace(assessed.correctness, onset_us=self.recorder.step_began_us)
-                # The step is recorded too: its time was spent, and becomes lost when it is done again.
-                self.recorder.step_done(
-                    step,
-                    done_wall_us=assessed.finished.done_wall_us,
-                    loss=assessed.finished.mean_loss,
-                )
+                wrong = replace(assessed.correctness, onset_us=began_us)
                 self.tell_loop(messages.Progress(step, self.state.generation))
                 self.tell_loop(messages.Assessed(wrong))
                 return
-            self.recorder.step_done(
-                step, done_wall_us=assessed.finished.done_wall_us, loss=assessed.finished.mean_loss
-            )
             self.page.assessed_step = step
             self.life.assess(step)
             self.tell_loop(messages.Progress(step, self.state.generation))

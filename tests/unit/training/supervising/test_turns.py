@@ -5,6 +5,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from lastgood.recovery import messages
 from lastgood.recovery.policy import LoopPhase
 from lastgood.training import control
 from lastgood.training.supervising import supervisor as module
@@ -28,7 +29,7 @@ class Turning(Supervisor):
         self.recorder, self.beginning, self.checkpointing = MagicMock(), MagicMock(), MagicMock()
         self._ledger_watch, self._effects, self._remarks = MagicMock(), MagicMock(), MagicMock()
         self.ending = SimpleNamespace(is_finishing=True, advance=lambda: None)
-        self.state = SimpleNamespace(phase=LoopPhase.RESTORING)
+        self.state = SimpleNamespace(phase=LoopPhase.RESTORING, deadline_us=None)
         self.serving, self.workers, self._talking, self._startup = (), {}, [], None
         self._on_turn = self.whole.append
         self._next_turn_us, self._is_due = 0, True
@@ -78,6 +79,15 @@ def test_answers_put_off_no_whole_turn(supervisor):
     supervisor.time_us += 1
     supervisor.turn(ANSWERS[1])
     assert len(supervisor.whole) == 1
+
+
+def test_the_loop_hears_of_time_when_its_deadline_has_passed(supervisor):
+    supervisor.state.deadline_us = supervisor.time_us + 1
+    supervisor.turn(REMARK)
+    assert supervisor.told == []
+    supervisor.time_us += 1
+    supervisor.turn(REMARK)
+    assert supervisor.told == [messages.Tick()]
 
 
 def test_an_end_is_looked_at_in_a_whole_turn(supervisor, monkeypatch):
