@@ -131,7 +131,7 @@ def _jump(
     ):
         if value is None or len(reference) < max(1, memory.warmup_count):
             continue
-        usual = statistics.median(abs(v) for v in reference)
+        usual = statistics.median(map(abs, reference))
         if not (abs(value) <= memory.jump_factor * usual):
             found.append(f"{name} {value:g} in step {reports[0].step}, usual {usual:g}")
     if not found:

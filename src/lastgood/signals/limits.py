@@ -93,14 +93,13 @@ def phase_key(reading: RankReading) -> str | None:
     return reading.phase.name.lower()
 
 
-def learn(limits: Limits, key: str, duration_us: int) -> Limits:
-    """The limits after one more duration of an *accepted* step; negative durations teach nothing."""
-    if duration_us < 0:
-        return limits
+def learn(limits: Limits, key: str, *durations_us: int) -> Limits:
+    """The limits after more durations of *accepted* steps; negative durations teach nothing."""
+    taught = [duration_us for duration_us in durations_us if duration_us >= 0]
     known = limits.samples.get(key, ())
-    if not known and len(limits.samples) >= limits.key_count_max:
+    if not taught or (not known and len(limits.samples) >= limits.key_count_max):
         return limits
-    kept = (*known, duration_us)[-limits.sample_count_max :]
+    kept = (*known, *taught)[-limits.sample_count_max :]
     return replace(limits, samples={**limits.samples, key: kept})
 
 

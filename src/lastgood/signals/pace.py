@@ -70,9 +70,9 @@ class RankPace:
         """The usual level, or None while too few steps were seen."""
         if len(self.usual) < count_min:
             return None
-        level = statistics.median(self.usual)
-        spread = MAD_TO_SIGMA * statistics.median(abs(value - level) for value in self.usual)
         ordered = sorted(self.usual)
+        level = statistics.median(ordered)
+        spread = MAD_TO_SIGMA * statistics.median([abs(value - level) for value in ordered])
         return Usual(level, spread, ordered[math.ceil(_USUAL_QUANTILE * len(ordered)) - 1])
 
     def is_persistent(self, slow_count_min: int) -> bool:

@@ -185,6 +185,8 @@ def _is_slow(
 ) -> bool:
     """Above its peers in this step, and above what is usual for it."""
     middle = statistics.median(others)
+    if mine <= middle:
+        return False
     deviations = MAD_TO_SIGMA * statistics.median(abs(value - middle) for value in others)
     if not mine > middle + memory.deviations_min * deviations:
         return False

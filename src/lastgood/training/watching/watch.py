@@ -137,9 +137,9 @@ class Watch:
         return finished_step(self.next_step, workers)
 
     def _learn(self, finished: FinishedStep) -> None:
-        for report in finished.reports:
-            self.limits = learn(self.limits, "compute", report.self_us)
-            self.limits = learn(self.limits, "collective", report.step_us - report.self_us)
+        reports = finished.reports
+        limits = learn(self.limits, "compute", *(r.self_us for r in reports))
+        self.limits = learn(limits, "collective", *(r.step_us - r.self_us for r in reports))
 
     def learn_section(self, name: str, duration_us: int) -> None:
         """A section ended well after that long."""
