@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 MAD_TO_SIGMA = 1.4826
@@ -102,8 +102,7 @@ class RankPace:
         was_slow = self.is_persistent(slow_count_min)
         recent = (*self.recent, mark)
         left, kept = recent[:-window_count], recent[-window_count:]
-        found = replace(self, recent=kept)
-        is_slow = found.is_persistent(slow_count_min)
+        is_slow = sum(mark.is_slow for mark in kept) >= slow_count_min
         least, most = usual_count
         usual = self.usual
         if len(usual) < least:
@@ -119,7 +118,7 @@ class RankPace:
         elif is_slow:
             began = next(m for m in kept if m.is_slow)
             lost_us = sum(m.excess_us for m in kept)
-        return replace(found, usual=usual, began=began, lost_us=lost_us)
+        return RankPace(usual=usual, recent=kept, began=began, lost_us=lost_us)
 
 
 def find_change(levels: Sequence[float], *, least_count: int) -> Change | None:
