@@ -42,7 +42,9 @@ def split(
     if len(whole) == len(named):
         return whole, {}
     return whole, {
-        SHARD + name: local_of(tensor) for name, tensor in named.items() if is_shard(tensor)
+        SHARD + name: local_of(tensor.detach())
+        for name, tensor in named.items()
+        if is_shard(tensor)
     }
 
 

@@ -39,6 +39,8 @@ from lastgood.training.rank.state import (
     raw_bytes,
     unpack_each,
 )
+from lastgood.training.rank.views import LiveViews
+from lastgood.training.rundir import SLOT_COUNT
 from lastgood.training.states.catalogue import HEADER_BYTES, read_snapshot_header, seal_header
 
 if TYPE_CHECKING:
@@ -117,6 +119,8 @@ class _Plan(NamedTuple):
     packed_layout: bytes
     stripe: Stripe
     placement: Placement
+    views: LiveViews
+    """Of the replicated tensors."""
 
 
 class SnapshotWriter:
@@ -126,7 +130,8 @@ class SnapshotWriter:
         self._run = run
         self._rank = rank
         self._stripe_count = stripe_count
-        self._files: dict[Path, _File] = {}
+        self._files: dict[int, _File] = {}
+        """By the place of a step among those that are kept."""
         self._known: _Plan | None = None
 
     def write(
@@ -139,14 +144,13 @@ class SnapshotWriter:
         position: dict[str, Any],
     ) -> Digests:
         """Publish the state after `step`; returns its digests. Raises RecoveryError when shared memory is full."""
-        replicated, private = trainable.tensors()
+        replicated, private = trainable.live_tensors()
         plan = self._plan(replicated, private)
         values = {"values": trainable.values(), "streams": streams, "position": position}
         blob = plan.packed_layout + pack(values)
-        path = self._run.snapshot(self._rank, step)
-        if path not in self._files:
-            self._files[path] = _File(path)
-        file = self._files[path]
+        file = self._files.get(step % SLOT_COUNT)
+        if file is None:
+            file = self._files[step % SLOT_COUNT] = _File(self._run.snapshot(self._rank, step))
         blob_offset = HEADER_BYTES + plan.placement.data_bytes
         mapped = file.map_at_least(blob_offset + len(blob))
         mapped[:HEADER_BYTES] = b" " * HEADER_BYTES
@@ -177,7 +181,9 @@ class SnapshotWriter:
             layout = plan_layout(replicated, private)
             index = self._rank if self._stripe_count > 1 else 0
             stripe = leaves_of(layout).stripe(index, self._stripe_count)
-            self._known = _Plan(layout, pack(layout), stripe, place(layout, stripe))
+            sizes = [entry.size_bytes for entry in layout.replicated]
+            views = LiveViews(leaves_of(layout).pieces, sizes)
+            self._known = _Plan(layout, pack(layout), stripe, place(layout, stripe), views)
         return self._known
 
 
@@ -193,20 +199,29 @@ def _keep_and_hash(
     """
     found = list(replicated.values())
     pieces = leaves_of(plan.layout).pieces
-    live = contents_of(chain.from_iterable(pieces), lambda index: raw_bytes(found[index]))
+    views = plan.views.contents(found)
+    live = (
+        iter(views)
+        if views is not None
+        else contents_of(chain.from_iterable(pieces), lambda index: raw_bytes(found[index]))
+    )
     kept = memoryview(mapped)[HEADER_BYTES:]
-    start, end = plan.stripe.start, plan.stripe.end
+    first, end, shift = plan.stripe.first_leaf, plan.stripe.end_leaf, plan.stripe.start
 
     def keep() -> Iterator[memoryview]:
-        for piece, content in zip(chain.from_iterable(pieces), live, strict=True):
-            if start <= piece.place < end:
-                at = piece.place - start
-                kept[at : at + len(content)] = content
+        own = chain.from_iterable(pieces[first:end])
+        for piece, content in zip(own, live, strict=False):  # the leaves behind the stripe are left
+            at = piece.place - shift
+            kept[at : at + len(content)] = content
             yield content
 
     for part in plan.placement.private:
         kept[part.offset : part.end] = raw_bytes(private[part.entry.name])
-    return hash_leaves(pieces, keep())
+    leaves = hash_leaves(pieces[:first], live)
+    leaves += hash_leaves(pieces[first:end], keep())
+    leaves += hash_leaves(pieces[end:], live)
+    assert next(live, None) is None, "every byte is hashed"
+    return leaves
 
 
 # --- reading --------------------------------------------------------------------------------------

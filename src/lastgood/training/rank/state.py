@@ -170,30 +170,33 @@ class Trainable:
                 yield index, parameter
                 index += 1
 
-    def _parameters_outside(self) -> dict[str, torch.nn.Parameter]:
-        """The parameters that only the optimizer knows, such as a learnable temperature of the loss."""
-        inside = {id(parameter) for parameter in self.model.parameters()}
-        return {
-            f"outside.{index}": parameter
-            for index, parameter in self._parameters_of_optimizer()
-            if id(parameter) not in inside
-        }
-
     def parameters(self) -> dict[str, torch.nn.Parameter]:
-        """Return every parameter by name, those that only the optimizer knows too."""
-        inside = {f"model.{name}": p for name, p in self.model.named_parameters()}
-        return inside | self._parameters_outside()
+        """Return every parameter by name, also those that only the optimizer knows, such as a temperature of the loss."""
+        found = {f"model.{name}": p for name, p in self.model.named_parameters()}
+        inside = {id(parameter) for parameter in found.values()}
+        for index, parameter in self._parameters_of_optimizer():
+            if id(parameter) not in inside:
+                found[f"outside.{index}"] = parameter
+        return found
 
-    def tensors(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Return the replicated and the private tensors by name, in one stable order."""
-        replicated = {name: p.detach() for name, p in self.parameters().items()}
+    def live_tensors(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Return the replicated and the private tensors by name, in one stable order, to look at their bytes."""
+        replicated: dict[str, torch.Tensor] = dict(self.parameters())
         for index, parameter in self._parameters_of_optimizer():
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, torch.Tensor):
-                    replicated[f"optim.{index}.{key}"] = value.detach()
+                    replicated[f"optim.{index}.{key}"] = value
         replicated, private = shards.split(replicated)
-        private |= {f"buffer.{n}": b.detach() for n, b in self.model.named_buffers()}
+        private |= {f"buffer.{name}": buffer for name, buffer in self.model.named_buffers()}
         return replicated, private
+
+    def tensors(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Return the same tensors to compute with: nothing follows their gradients."""
+        replicated, private = self.live_tensors()
+        return (
+            {name: tensor.detach() for name, tensor in replicated.items()},
+            {name: tensor.detach() for name, tensor in private.items()},
+        )
 
     def values(self) -> dict[str, Any]:
         """Return everything that is not a tensor of its own: hyperparameters, scheduler, scaler, extras."""
@@ -320,7 +323,7 @@ def fits(
     return all(
         len(entries) == len(tensors)
         and all(
-            e.name == n and e.shape == tuple(t.shape) and e.dtype == t.dtype
+            e.name == n and e.shape == t.shape and e.dtype == t.dtype
             for e, (n, t) in zip(entries, tensors.items(), strict=True)
         )
         for entries, tensors in ((layout.replicated, replicated), (layout.private, private))
@@ -330,7 +333,7 @@ def fits(
 def raw_bytes(tensor: torch.Tensor) -> memoryview:
     """Return the bytes of a tensor in host memory, without a copy where it is contiguous there."""
     if tensor.dtype not in _NUMPY_DTYPES:
-        tensor = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        tensor = tensor.detach().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
     return tensor.numpy(force=True).ravel().view(np.uint8).data
 
 

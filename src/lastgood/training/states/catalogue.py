@@ -6,7 +6,6 @@ the rank to find out, which re-reads and hashes all of them before it loads any.
 
 from __future__ import annotations
 
-import json
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,7 +39,7 @@ _NEEDED = frozenset(
 
 def seal_header(fields: dict[str, Any]) -> bytes:
     """Return the header page of a snapshot: a JSON line, its checksum on the next line, then blanks."""
-    line = json.dumps(fields).encode()
+    line = msgspec.json.encode(fields)
     return (line + b"\n%08x\n" % zlib.crc32(line)).ljust(HEADER_BYTES)
 
 
@@ -53,7 +52,11 @@ def read_snapshot_header(path: Path) -> dict[str, Any] | None:
         line, check, padding = page.split(b"\n", 2)
     except (OSError, ValueError):
         return None
-    if check != b"%08x" % zlib.crc32(line) or len(page) < HEADER_BYTES or padding != b" " * len(padding):
+    if (
+        check != b"%08x" % zlib.crc32(line)
+        or len(page) < HEADER_BYTES
+        or padding != b" " * len(padding)
+    ):
         return None
     try:
         header = msgspec.json.decode(line)

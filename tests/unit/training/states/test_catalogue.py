@@ -83,7 +83,7 @@ def test_a_state_that_one_rank_lacks_is_not_offered_and_is_no_predecessor(run):
         b"\xff" * HEADER_BYTES,
         seal_header(header(1))[:300],
         seal_header(header(1))[:-1] + b"x",
-        seal_header(header(1)).replace(b'"step": 1', b'"step": 2'),
+        seal_header(header(1)).replace(b'"step":1', b'"step":2'),
         seal_header({"step": 1}),
     ],
     ids=[
