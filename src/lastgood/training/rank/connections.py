@@ -64,12 +64,20 @@ class Connections:
         with self._lock:
             self._sockets |= sockets
 
-    def traffic(self) -> tuple[bytes, ...] | None:
-        """What was sent and received over each connection; None where none is whole: being opened, or cut."""
+    def traffic(self) -> dict[int, bytes] | None:
+        """What was sent and received over each connection that no side has ended, by descriptor.
+
+        None where nothing can be said: they are being opened, or were cut.
+        """
         with self._lock:
             if self._is_cut or self._before is not None:
                 return None
-            return tuple(info[_TCP_BYTES_AT:] for info in starmap(_tcp_info, self._sockets.items()))
+            infos = {fd: _tcp_info(fd, inode) for fd, inode in self._sockets.items()}
+            return {
+                fd: info[_TCP_BYTES_AT:]
+                for fd, info in infos.items()
+                if info[:1] == _TCP_ESTABLISHED
+            }
 
     def are_whole(self) -> bool:
         """True while no end of any of them was closed or shut down."""

@@ -41,6 +41,9 @@ COLLECTIVE_LIMIT = timedelta(hours=4)
 _LOOK_US, _QUIET_LOOKS, _LOOKS_MAX = 1_000, 4, 50
 """A connection is quiet when so many looks in a row find the same bytes; it is cut after the last look in any case."""
 
+_REVOKED_WITHIN_S = 1
+"""A rank leaves for good reason only, which its control thread has heard or is about to hear."""
+
 _GROUP_ERROR_WORDS = (
     "gloo",
     "connection closed by peer",
@@ -60,6 +63,9 @@ class Group:
         self._clock = SystemClock()
         self._lock = threading.Lock()
         """The control thread revokes while the main thread joins."""
+        self._revoked = threading.Condition()
+        self._revoked_generation = 0
+        """The newest one whose revocation is through with the connections."""
         self._connections = Connections()
         self._meeting: Meeting | None = None
         """Kept for as long as the group: torch keeps only a part of it, and subgroups are formed through it, too."""
@@ -110,19 +116,25 @@ class Group:
         Gradient reductions end at once. Who waits in another collective is freed by the cut, which lets the transfers
         between living ranks come to their end first: gloo never tells of one that ends in the middle.
         """
-        if generation != self.generation:
-            return
-        self.reductions.revoke()
-        seen, quiet_looks = (), 0
+        if generation == self.generation:
+            self.reductions.revoke()
+            self._await_rest(generation)
+            self.cut(generation)
+        with self._revoked:
+            self._revoked_generation = max(self._revoked_generation, generation)
+            self._revoked.notify_all()
+
+    def _await_rest(self, generation: int) -> None:
+        seen, quiet_looks = {}, 0
         for _ in range(_LOOKS_MAX):
             traffic = self._connections.traffic()
             if traffic is None or generation != self.generation:
-                break
-            seen, quiet_looks = traffic, quiet_looks + 1 if traffic == seen else 0
+                return
+            is_quiet = traffic.items() <= seen.items()  # what a peer has ended meanwhile is at rest
+            seen, quiet_looks = traffic, quiet_looks + 1 if is_quiet else 0
             if quiet_looks == _QUIET_LOOKS:
-                break
+                return
             self._clock.sleep_us(_LOOK_US)
-        self.cut(generation)
 
     def cut(self, generation: int) -> int:
         """Shut down the sockets of a generation and end its waits for a peer; returns how many were connected.
@@ -144,9 +156,15 @@ class Group:
         groups that stand by.
         """
         self.reductions.revoke()
-        self.cut(self.generation)
         if waits:
             self.standby.close()
+        else:
+            # Peers may have transfers with this rank under way: who revokes looks at them before the cut.
+            with self._revoked:
+                self._revoked.wait_for(
+                    lambda: self._revoked_generation >= self.generation, timeout=_REVOKED_WITHIN_S
+                )
+        self.cut(self.generation)
         if dist.is_initialized():
             last = [dist.GroupMember.WORLD]
             with suppress(RuntimeError, ValueError):

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -127,6 +128,45 @@ def test_a_revocation_does_not_wait_while_the_group_is_formed_or_once_it_is_cut(
         group.revoke(3)
     group.revoke(3)
     assert clock.looks == 0
+
+
+class EndsMeanwhile(Meanwhile):
+    """A peer leaves after one pause, another one after two."""
+
+    def __init__(self, ends):
+        self.ends, self.looks = list(ends), 0
+
+    def sleep_us(self, _us):
+        self.looks += 1
+        if self.ends:
+            self.ends.pop(0).close()
+
+
+def test_peers_that_leave_one_after_the_other_do_not_keep_the_last_one_waiting(group):
+    with group.noting():
+        inside = [connection() for _ in range(3)]
+        ends = [pair.__enter__() for pair in inside]
+    group._clock = clock = EndsMeanwhile(far for _, far in ends[:2])
+    group.revoke(3)
+    assert clock.looks == 4
+    assert is_cut(ends[2][1])
+    for pair in inside:
+        pair.__exit__(None, None, None)
+
+
+def test_who_leaves_does_not_cut_before_the_revocation_has_looked(group, monkeypatch):
+    monkeypatch.setattr("lastgood.training.rank.group._REVOKED_WITHIN_S", 60)
+    with group.noting():
+        inside = connection()
+        near, far = inside.__enter__()
+    group._clock = Meanwhile(near, far, 7)  # looks itself that nobody has cut
+    leaving = threading.Thread(target=lambda: group.leave(waits=False))
+    leaving.start()
+    assert not is_cut(far)
+    group.revoke(3)
+    leaving.join()
+    assert is_cut(far)
+    inside.__exit__(None, None, None)
 
 
 def test_a_number_that_a_file_got_meanwhile_is_looked_at_and_stays_the_only_one(group, tmp_path):

@@ -55,6 +55,8 @@ def test_a_group_ends_with_its_generation(replica, tmp_path, waits):
         # It has a loop, which gives itself its name: else this test would see nothing.
         wait_until(lambda: loops() > before, limit_s=LIMIT_S)
         replica.unwrap()
+        if not waits:
+            group.revoke(generation)
         group.leave(waits=waits)
         if waits:
             assert loops() == before

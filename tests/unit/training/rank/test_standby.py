@@ -60,6 +60,7 @@ def test_it_is_entered_once_and_the_next_generation_forms_its_own(group, stores,
     form(group, stores)
     group.join(generation=2, rank=0, world=1, store=tmp_path / "gen2", lost_rank=0)
     assert not group.standby.has(1, 0)
+    group.revoke(2)
     group.leave(waits=False)
     group.join(generation=3, rank=0, world=1, store=tmp_path / "gen3")
     dist.barrier()
