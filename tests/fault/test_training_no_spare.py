@@ -42,6 +42,7 @@ class Stopped:
         )  # fmt: skip
         listener = lambda event: self.said.append(describe(event))
         self.exit_code = run_training(options, listener=listener, on_turn=be_patient).exit_code
+        self.ended = marks / "ended"
         with open_store(folder / "ledger.db", create=False) as store:
             self.events = list(store.events())
         self.death, self.transient, self.first, self.last = fold_incidents(self.events)
@@ -66,6 +67,12 @@ def test_without_spares_a_death_is_waited_for_in_the_open_and_recovered(stopped)
     assert any(line.startswith("waiting for a spare: 1 rank without") for line in stopped.said)
     assert stopped.death.lost_steps == 0
     assert_recovered_in_order(stopped.death)
+
+
+def test_a_survivor_is_not_waited_for_until_its_step_ends_by_itself(stopped):
+    assert stopped.ended.read_text() == "StepInterrupted"
+    (isolated,) = stopped.events_of(stopped.death, "isolate")
+    assert (isolated.body["parked"], isolated.body["killed"]) == (["w0"], [])
 
 
 def test_a_trouble_of_every_rank_that_is_over_costs_one_replay_and_no_process(stopped):

@@ -69,7 +69,15 @@ for batch in run.batches():
         step.loss = run.model(batch).square().mean()
         step.loss.backward()
         optimizer.step()
+        if step.number == 6 and run.rank == 0 and once("long"):
+            try:
+                time.sleep(600)
+            except BaseException as ended:
+                (marks / "ended").write_text(type(ended).__name__)
+                raise
         if step.number == 6 and run.rank == 1 and once("death"):
+            while not (marks / "long").exists():
+                time.sleep(0.02)
             os.kill(os.getpid(), signal.SIGKILL)
         if step.number == 14 and once(f"everywhere-{run.rank}"):
             raise OSError("the file server is away")

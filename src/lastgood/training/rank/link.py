@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lastgood.training import control
 from lastgood.training.rank.group import Group
+from lastgood.training.rank.interrupting import Interruption
 from lastgood.training.rank.vigil import LOOK_US, Vigil
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Link:
         self.slot = slot
         self.page = page
         self.group = Group()
+        self.interruption = Interruption()
         self._changed = threading.Condition()
         """Guards what the control thread sets and the main thread waits for."""
         self._assignments: deque[Assignment | Prepare] = deque()
@@ -124,6 +126,8 @@ class Link:
                 case control.FinishAcknowledged():
                     self._is_finish_acknowledged = True
             self._changed.notify_all()
+        if isinstance(message, control.Revoked):
+            self.interruption.ask()
         if (
             isinstance(message, control.Revoked | control.ReadAhead)
             and message.newest_step >= 0

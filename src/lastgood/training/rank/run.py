@@ -28,10 +28,10 @@ from lastgood.training.rank.replica import Replica
 from lastgood.training.rank.sizing import ready_message
 from lastgood.training.rank.starving import OwnWait
 from lastgood.training.rank.state import capture_streams, restore_streams
+from lastgood.training.rank.step import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
-    from types import TracebackType
 
     import torch
 
@@ -55,6 +55,7 @@ def start(
     hook: Callable | None = None,
     hook_state: object = None,
     build: Callable[[torch.nn.Module, Any], torch.nn.Module] | None = None,
+    interruptible: bool = True,
 ) -> Run:
     """Return the run once this worker has a rank; a spare parks in here until it is needed.
 
@@ -72,11 +73,12 @@ def start(
         hook_state: the state that your hook gets.
         build: wraps the bare module yourself, in place of DDP: called with (module, group) in every generation.
             docs/frameworks.md says what it must not do.
+        interruptible: False lets a step come to its end where another rank was lost, and everybody waits for that.
 
     Raises:
         Refused: when the script was not started by `lastgood run`.
     """
-    link = None if is_observed() else _supervised_link()
+    link = None if is_observed() else _supervised_link(interruptible=interruptible)
     blueprint = Blueprint(model, optimizer, scheduler, build)
     blueprint.check(has_ddp_options=bool(ddp or hook))
     if link is None:
@@ -102,7 +104,7 @@ def start(
     return run
 
 
-def _supervised_link() -> Link:
+def _supervised_link(*, interruptible: bool) -> Link:
     from lastgood.training.rank.worker import current_link
 
     link = current_link()
@@ -114,49 +116,9 @@ def _supervised_link() -> Link:
             needs="the supervisor of lastgood run",
             next="type: lastgood run --nproc-per-node 4 --spares 1 SCRIPT",
         )
+    if interruptible:
+        link.interruption.set_up()
     return link
-
-
-class Step:
-    """One pass through the user's step. Set `loss` (and `grad_norm` if you clip) to have them checked."""
-
-    def __init__(self, run: Run, this: Pass) -> None:
-        self._run = run
-        self._pass = this
-        self.loss: torch.Tensor | float | None = None
-        self.grad_norm: torch.Tensor | float | None = None
-        self.work: float | None = None
-        """Set it to the tokens or samples of this rank's batch, and a long batch does not make the rank look slow."""
-        self.is_accepted = False
-        """True when the block has ended and its result was kept."""
-
-    @property
-    def number(self) -> int:
-        """Which step this is, from 1."""
-        return self._pass.step
-
-    @property
-    def is_replay(self) -> bool:
-        """True when this step ran before, so its side effects (logs, files) happen again."""
-        return self._pass.kind is not PassKind.STEP
-
-    def __enter__(self) -> Step:
-        self._run._begin(self._pass)  # noqa: SLF001
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if error is None:
-            self._run._end(self)  # noqa: SLF001
-            return False
-        if not isinstance(error, Exception):
-            return False
-        self._run._raised(error)  # noqa: SLF001
-        return True
 
 
 class Run:
@@ -313,7 +275,7 @@ class Run:
                 needs="one block for each batch of run.batches()",
                 next="write: for batch in run.batches(): with run.step() as step: ...",
             )
-        return Step(self, self._pass)
+        return Step(self, self._pass, self._link.interruption)
 
     def section(
         self, name: str, *, limit: str | None = None, counts_as: str = "productive"
@@ -444,6 +406,10 @@ class Run:
             work=_work(step.work),
             starved_us=self._own_wait.starved_us(own_us),
         )
+
+    def _interrupted(self) -> None:
+        """The next turn of the loop enters the next generation."""
+        self._pass = None
 
     def _raised(self, error: Exception) -> None:
         """Tell the supervisor, then wait: it knows whether a peer died or this script is at fault."""

@@ -14,6 +14,7 @@ from lastgood.training.rank.build import Blueprint
 from lastgood.training.rank.generation import Generation
 from lastgood.training.rank.group import Group
 from lastgood.training.rank.injection import StepInjection
+from lastgood.training.rank.interrupting import Interruption, StepInterrupted
 from lastgood.training.rank.link import ReplayVerdict
 from lastgood.training.rank.reductions import Reductions
 from lastgood.training.rank.replica import Replica
@@ -34,6 +35,7 @@ class Link:
         self.page = ControlPage(run.control, create=True)
         self.page.assessed_step = 10_000
         self.group = Group()
+        self.interruption = Interruption()
         self.sent = []
         self.channel = SimpleNamespace(send=self.sent.append)
         self.assignments = []
@@ -79,6 +81,9 @@ def world(tmp_path, monkeypatch):
     """One rank in a group of its own; `world(plan=...)` starts a worker over the same run folder."""
     monkeypatch.delenv("LASTGOOD_FAULT_TAPE", raising=False)
     monkeypatch.setattr(environment, "release", lambda **_: None)
+    monkeypatch.setattr(
+        "lastgood.training.rank.group._REVOKED_WITHIN_S", 0
+    )  # nobody says it to this group
     folder = RunDir.create(tmp_path / "run", ranks=1)
     count = iter(range(99))
 
@@ -318,6 +323,20 @@ def test_the_end_of_the_process_is_not_swallowed(world):
     with pytest.raises(SystemExit), worker.run.step():
         raise SystemExit(3)
     assert worker.link.of(control.StepRaised) == []
+
+
+def test_an_interrupted_step_is_nobodys_fault_and_leads_to_the_next_generation(world):
+    worker = world()
+    batches = worker.run.batches(steps=3)
+    next(batches)
+    with worker.run.step() as step:
+        worker.link.revoked = 1
+        raise StepInterrupted
+    assert not step.is_accepted
+    assert worker.link.of(control.StepRaised) == []
+    with pytest.raises(IndexError):  # the made-up supervisor has no second assignment
+        next(batches)
+    assert [m.generation for m in worker.link.of(control.Parked)] == [1]
 
 
 def test_a_block_without_a_batch_is_refused(world):
