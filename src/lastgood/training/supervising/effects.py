@@ -159,7 +159,6 @@ class Effects:
         self._replays = None
         is_first = action.plan.tier is messages.Tier.INITIAL
         supervisor.beginning.generation = action.generation if is_first else None
-        supervisor.watch.begin_generation(action.generation, next_step=action.plan.target_step + 1)
         plan = control.Plan(
             tier=action.plan.tier.value,
             mode=action.plan.mode.value,
@@ -174,8 +173,6 @@ class Effects:
             enumerate(action.workers), key=lambda served: served[1] == previous[served[0]]
         ):
             worker = supervisor.workers[name]
-            if name != previous[rank]:
-                worker.set_niceness(own_niceness())
             worker.channel.send(
                 control.Assignment(
                     generation=action.generation,
@@ -189,6 +186,9 @@ class Effects:
             )
             if supervisor.last_step is not None:
                 worker.channel.send(control.StopAfter(step=supervisor.last_step))
+        for name in set(action.workers) - set(previous):
+            supervisor.workers[name].set_niceness(own_niceness())  # one that was not prepared
+        supervisor.watch.begin_generation(action.generation, next_step=action.plan.target_step + 1)
         self._record_attempt(action.workers, previous)
         for name in self._gone & set(previous):
             self._close(supervisor.workers[name])

@@ -304,9 +304,10 @@ class Supervisor:
     # --- what the workers say ---------------------------------------------------------------------
 
     def hear_workers(self) -> None:
-        """Take in every message that has arrived."""
+        """Take in what has arrived; what is more than one read can hold wakes the next turn up at once."""
         for worker in self._talking:
-            self._hear_all(worker)
+            for message in worker.channel.receive():
+                self._hear(worker, message)
         hear_fatal_errors(self)
 
     def _hear_all(self, worker: WorkerProcess) -> None:
@@ -485,9 +486,8 @@ class Supervisor:
 
     def finish_after(self, more_steps: int) -> None:
         """End the training loop on every rank so many steps behind the furthest one."""
-        self.last_step = (
-            max(self.workers[name].slot.view().step for name in self.serving) + more_steps
-        )
+        furthest = max(self.workers[name].slot.view().step for name in self.serving)
+        self.last_step = furthest + more_steps
         for name in self.serving:
             self.workers[name].channel.send(control.StopAfter(step=self.last_step))
 
