@@ -206,8 +206,14 @@ class Supervisor:
             elif self._startup.advance():
                 self._startup = None
             return
-        if not self._is_due and self.now_us() < self._next_turn_us:
-            return
+        if self._is_due or self.now_us() >= self._next_turn_us:
+            self._look_around()
+        self._effects.publish_state()
+        if self._on_turn is not None:
+            self._on_turn(self)
+
+    def _look_around(self) -> None:
+        """Do all that makes a turn a whole one: what nobody says has to be looked for."""
         self.recorder.watch_clock()
         self._collect_steps()
         self._look()
@@ -217,11 +223,11 @@ class Supervisor:
         self.beginning.poll()
         self.checkpointing.poll()
         self._ledger_watch.poll()
-        self._tick()
+        # Before a deadline has passed, time alone changes nothing in the loop.
+        until_us = None if self.state is None else self.state.deadline_us
+        if until_us is not None and self.now_us() >= until_us:
+            self.tell_loop(messages.Tick())
         self.ending.advance()
-        self._effects.publish_state()
-        if self._on_turn is not None:
-            self._on_turn(self)
         self._is_due, self._next_turn_us = False, self.now_us() + int(TURN_S_MAX * 1e6)
 
     def tell_loop(self, observation: messages.Observation) -> None:
@@ -233,12 +239,6 @@ class Supervisor:
             self._effects.carry_out(action)
         if self.state.phase is LoopPhase.VERIFYING:
             self._effects.let_proceed(self.state.generation)
-
-    def _tick(self) -> None:
-        """Tell the loop that a deadline has passed: before that, time alone changes nothing in it."""
-        until_us = self.state.deadline_us if self.state is not None else None
-        if until_us is not None and self.now_us() >= until_us:
-            self.tell_loop(messages.Tick())
 
     def begin_loop(self, *, generation: int, step: int) -> None:
         """The first generation runs: from here on the loop decides."""

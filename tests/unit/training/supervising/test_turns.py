@@ -24,17 +24,19 @@ class Turning(Supervisor):
 
     def __init__(self):
         self.time_us = 1_000_000
-        self.whole = []
+        self.whole, self.seen = [], []
         self.told = []
         self.recorder, self.beginning, self.checkpointing = MagicMock(), MagicMock(), MagicMock()
         self._ledger_watch, self._effects, self._remarks = MagicMock(), MagicMock(), MagicMock()
         self.ending = SimpleNamespace(is_finishing=True, advance=lambda: None)
         self.state = SimpleNamespace(phase=LoopPhase.RESTORING, deadline_us=None)
         self.serving, self.workers, self._talking, self._startup = (), {}, [], None
-        self._on_turn = self.whole.append
+        self.beginning.poll.side_effect = lambda: self.whole.append(self.time_us)
+        self._on_turn = self.seen.append
         self._next_turn_us, self._is_due = 0, True
         self._take_turn()
         self.whole.clear()
+        self.seen.clear()
 
     def now_us(self):
         return self.time_us
@@ -63,6 +65,13 @@ def test_an_answer_within_a_recovery_is_taken_without_a_whole_turn(supervisor, a
     ((_, heard), _) = supervisor._effects.hear.call_args
     assert heard == answer
     assert supervisor.whole == []
+
+
+def test_outside_readers_see_what_came_of_an_answer(supervisor):
+    """A phase of a recovery may last less than a whole turn takes to come."""
+    supervisor._effects.publish_state.reset_mock()
+    supervisor.turn(ANSWERS[0])
+    assert supervisor._effects.publish_state.call_count == len(supervisor.seen) == 1
 
 
 def test_anything_else_that_is_said_is_looked_at_in_a_whole_turn(supervisor):
