@@ -197,6 +197,7 @@ class Generation:
         )
 
     def _leave(self) -> None:
+        self._readiness.freeze()
         self.passes.clear()
         self._layout = None
         self._readiness.forget()

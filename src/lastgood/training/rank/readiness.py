@@ -24,7 +24,9 @@ class Readiness:
         self._is_told_where = False
         """True once it was written where the parameters lie; objects that stay lie there for good."""
         self._is_frozen = False
-        """True while Python's garbage collector leaves out what there was when a spare got ready."""
+        """True while Python's garbage collector leaves out what there was when this rank left or got ready."""
+        self._is_script_frozen: bool | None = None
+        """True where the script had left out something itself; None until that was looked at."""
 
     def forget(self) -> None:
         """The live objects change from now on."""
@@ -66,8 +68,10 @@ class Readiness:
             write_addresses(link.run.addresses(link.worker), self._generation.trainable.model)
 
     def freeze(self) -> None:
-        """Leave out of garbage collection what a spare just made: a sampler's list alone takes ms to go through."""
-        if not gc.get_freeze_count():
+        """Leave out of garbage collection what there is: to go through a model and a sampler's list takes ms."""
+        if self._is_script_frozen is None:
+            self._is_script_frozen = gc.get_freeze_count() > 0
+        if not self._is_script_frozen:
             self._is_frozen = True
             gc.freeze()
 

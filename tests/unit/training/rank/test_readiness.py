@@ -91,19 +91,27 @@ def test_it_is_written_once_where_the_parameters_lie(made):
     assert not made.path.exists()
 
 
-def test_the_collector_leaves_out_what_was_made_until_the_first_step(made):
-    assert gc.get_freeze_count() == 0
+@pytest.fixture
+def nothing_frozen():
+    gc.unfreeze()  # a rank of another test that never came to its first step
+    yield
+    gc.unfreeze()
+
+
+def test_the_collector_leaves_out_what_was_made_until_the_first_step(made, nothing_frozen):
     made.readiness.freeze()
+    later = [[]]
+    assert gc.is_tracked(later)
+    assert sum(1 for found in gc.get_objects() if found is later) == 1
+    made.readiness.freeze()
+    assert not any(found is later for found in gc.get_objects()), "a spare freezes again when ready"
     assert gc.get_freeze_count() > 0
     made.readiness.thaw()
     assert gc.get_freeze_count() == 0
 
 
-def test_what_the_script_has_frozen_itself_stays_so(made):
+def test_what_the_script_has_frozen_itself_stays_so(made, nothing_frozen):
     gc.freeze()
-    try:
-        made.readiness.freeze()
-        made.readiness.thaw()
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
+    made.readiness.freeze()
+    made.readiness.thaw()
+    assert gc.get_freeze_count() > 0
