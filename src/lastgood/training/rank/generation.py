@@ -17,7 +17,6 @@ from lastgood.training.rank.ahead import ReadAhead
 from lastgood.training.rank.buckets import digest_of
 from lastgood.training.rank.checkpoint import load_checkpoint
 from lastgood.training.rank.comparing import compare_replay
-from lastgood.training.rank.exclusive import holds_exclusive
 from lastgood.training.rank.feed import Feed, warm_up
 from lastgood.training.rank.fitting import refuse_other_model
 from lastgood.training.rank.link import ReplayVerdict
@@ -94,8 +93,6 @@ class Generation:
         """True once this process published the script's own initial state."""
         self._is_in_start = True
         """True until the script has its run."""
-        self._has_stepped = False
-        """True once a step was accepted in this generation."""
         self.passes: list[Pass] = []
         self._feed: Feed | None = None
         self._ahead = ReadAhead(link.run)
@@ -105,7 +102,7 @@ class Generation:
         self.expected: LoadedState | None = None
         """The published target of a predecessor replay."""
         self.probing = Probing(self)
-        self._readiness = Readiness(self)
+        self.readiness = Readiness(self)
         self._layout: Layout | None = None
         """The gradient buckets of the step that is replayed, where the wrapper is made with them."""
         self._trial: Digests | None = None
@@ -145,7 +142,7 @@ class Generation:
                     assert self.loaded is not None, "read before it is told"
                     # What goes wrong here goes wrong again in the pass that needs it, which can tell it.
                     with suppress(Exception):
-                        self._readiness.get(self.loaded)
+                        self.readiness.get(self.loaded)
                     if not self.link.wait_proceed(self.number):
                         continue
                 self._join(assignment)
@@ -185,8 +182,8 @@ class Generation:
             world=message.world,
             newest_step=message.newest_step,
         )
-        self._readiness.get_early(self._ahead, message.rank)
-        self._readiness.freeze()
+        self.readiness.get_early(self._ahead, message.rank)
+        self.readiness.freeze()
         self.link.slot.enter(Phase.PARKED)
 
     def _tell_raised(self, error: Exception, *, is_of_group: bool | None = None) -> None:
@@ -197,10 +194,10 @@ class Generation:
         )
 
     def _leave(self) -> None:
-        self._readiness.freeze()
+        self.readiness.freeze()
         self.passes.clear()
         self._layout = None
-        self._readiness.forget()
+        self.readiness.forget()
         self.replica.unwrap()
         self.probing.forget()
         self.link.group.leave(waits=False)
@@ -208,7 +205,7 @@ class Generation:
         self.link.slot.enter(Phase.PARKED)
         if self.number:
             self.link.channel.send(control.Parked(generation=self.number))
-            self._readiness.get_early(self._ahead, self.rank)
+            self.readiness.get_early(self._ahead, self.rank)
 
     def _take(self, assignment: Assignment) -> None:
         """Become the rank of the assignment."""
@@ -254,13 +251,7 @@ class Generation:
             store=self.link.run.store(self.number),
             lost_rank=standby[1] if standby is not None and self.link.has_standby else None,
         )
-        if assignment.plan is None:
-            self.note_exclusive()
-        self._has_stepped = False
-
-    def note_exclusive(self) -> None:
-        """Around the join, and behind the first step: scripts open ports and devices up to there."""
-        self.link.slot.note_exclusive(holds_exclusive(but=self.link.group.sockets))
+        self.readiness.joined()
 
     def _begin(self, plan: Plan | None) -> None:
         """Load the state and plan the passes that verify it; or start from the script's own state."""
@@ -268,7 +259,7 @@ class Generation:
         self.injection.begin_rank()
         if self._feed is None:
             self._feed = Feed(self._make_loader, rank=self.rank, world=self.world)
-            self._readiness.forget()  # the script's own code ran: it may have touched what is in place
+            self.readiness.forget()  # the script's own code ran: it may have touched what is in place
         if plan is None:
             self._start_fresh()
             return
@@ -285,7 +276,7 @@ class Generation:
             self.replica.wrap(is_synced=True, layout=self._layout)
             besides = passes_of_static_graph(passes[0]) if self.replica.is_static else ()
             passes = (replace(passes[0], wraps=False), *besides, *passes[1:])
-            self._readiness.tell_where()
+            self.readiness.tell_where()
         refuse_other_model(self.trainable, self.loaded)
         if self._is_in_start:
             # The script may look at what it restored; whoever comes back from a step loads before the first pass.
@@ -330,7 +321,7 @@ class Generation:
             self.load(began)
         self._publish_state(0)
         self._has_begun = True
-        self._readiness.tell_where()
+        self.readiness.tell_where()
 
     def _begin_again(self) -> LoadedState:
         """Return the state that this rank began with, since it had begun its first step when a peer died.
@@ -365,7 +356,7 @@ class Generation:
 
     def load(self, state: LoadedState) -> None:
         """Set the live objects, the random streams and the data to a state."""
-        if not self._readiness.take(state):
+        if not self.readiness.take(state):
             self.trainable.load(state.tensors, state.values)
         restore_streams(state.streams)
         self.feed.seek(state.position["feed"], step=state.step)
@@ -383,7 +374,7 @@ class Generation:
                 # Known only now, where the user's own build wraps; `this` is the first of the passes.
                 self.passes[1:1] = passes_of_static_graph(this)
             if self.replica.is_made_anew:
-                self._readiness.tell_where()
+                self.readiness.tell_where()
         self.load(self.loaded)
         self.link.slot.enter(Phase.BETWEEN)
 
@@ -396,10 +387,7 @@ class Generation:
         self.link.slot.publish(
             replace(report, digest=digests.replica), done_wall_us=self.clock.wall_us()
         )
-        if not self._has_stepped:
-            self._has_stepped = True
-            self.note_exclusive()
-            self._readiness.thaw()
+        self.readiness.has_stepped = True
         return True
 
     def _wait_at_gate(self, step: int) -> bool:

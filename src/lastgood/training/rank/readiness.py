@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lastgood.training.rank.addresses import write_addresses
+from lastgood.training.rank.exclusive import holds_exclusive
 from lastgood.training.rank.fitting import refuse_other_model
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ class Readiness:
         self._in_place: LoadedState | None = None
         self._is_told_where = False
         """True once it was written where the parameters lie; objects that stay lie there for good."""
+        self._has_noted = False
+        """True once this process has said whether it holds what only one can hold."""
+        self._is_first_step_due = False
+        """True from the join until the first step there is over, and looked at."""
+        self.has_stepped = False
+        """Set when a step was accepted."""
         self._is_frozen = False
         """True while Python's garbage collector leaves out what there was when this rank left or got ready."""
         self._is_script_frozen: bool | None = None
@@ -42,7 +49,8 @@ class Readiness:
         generation = self._generation
         if state is self._in_place:
             return
-        generation.note_exclusive()
+        if not self._has_noted:
+            self._note_exclusive()
         if generation.replica.is_made_anew:
             return
         if not self._is_told_where:
@@ -74,6 +82,24 @@ class Readiness:
         if not self._is_script_frozen:
             self._is_frozen = True
             gc.freeze()
+
+    def joined(self) -> None:
+        """A generation begins; scripts open ports and devices up to the end of their first step in it."""
+        if not self._has_noted:
+            self._note_exclusive()
+        self._is_first_step_due, self.has_stepped = True, False
+
+    def look_behind_first_step(self) -> None:
+        """Say what the script holds by now, once nobody waits for its first step any more."""
+        if self._is_first_step_due and self.has_stepped:
+            self._is_first_step_due = False
+            self._note_exclusive()
+            self.thaw()
+
+    def _note_exclusive(self) -> None:
+        self._has_noted = True
+        link = self._generation.link
+        link.slot.note_exclusive(holds_exclusive(but=link.group.sockets))
 
     def thaw(self) -> None:
         """Once the first step is done."""

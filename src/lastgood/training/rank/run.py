@@ -235,6 +235,7 @@ class Run:
     def _next_batch(self, *, last_epoch: float, steps: int | None) -> tuple[Any] | None:
         """Return the next batch in a tuple, or None when there is no further step."""
         generation = self._generation
+        generation.readiness.look_behind_first_step()
         generation.probing.settle()
         if generation.passes:
             self._pass = generation.passes[0]

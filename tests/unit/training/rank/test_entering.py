@@ -25,6 +25,7 @@ def generation(tmp_path):
         group=SimpleNamespace(sockets=(), join=lambda **how: joined.append(how["lost_rank"])),
         joined=joined,
     )
+    made.readiness = Readiness(made)
     return made
 
 
@@ -51,8 +52,7 @@ def test_a_state_is_loaded_again_where_the_scripts_loader_was_made_behind_it(
     """It may have touched what is part of the state, such as a generator in `extra`."""
     generation._feed, generation._make_loader = None, lambda rank, world: []
     generation.injection = SimpleNamespace(begin_rank=lambda: None)
-    generation._readiness = Readiness(generation)
-    generation._readiness._in_place = STATE
+    generation.readiness._in_place = STATE
     monkeypatch.setattr(generation, "_start_fresh", lambda: None)
     generation._begin(None)
-    assert not generation._readiness.take(STATE)
+    assert not generation.readiness.take(STATE)

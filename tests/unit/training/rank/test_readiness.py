@@ -16,20 +16,26 @@ OTHER = SimpleNamespace(tensors={"weight": 2}, values={})
 
 @pytest.fixture
 def made(tmp_path, monkeypatch):
-    loaded = []
+    loaded, noted = [], []
     generation = SimpleNamespace(
         trainable=SimpleNamespace(
             load=lambda tensors, values: loaded.append(tensors), model=torch.nn.Linear(1, 1)
         ),
         replica=SimpleNamespace(is_made_anew=False, is_built=False),
-        note_exclusive=lambda: None,
         link=SimpleNamespace(
-            worker="w0", run=SimpleNamespace(addresses=lambda name: tmp_path / name)
+            worker="w0",
+            run=SimpleNamespace(addresses=lambda name: tmp_path / name),
+            slot=SimpleNamespace(note_exclusive=noted.append),
+            group=SimpleNamespace(sockets=()),
         ),
     )
     monkeypatch.setattr(module, "refuse_other_model", lambda trainable, state: None)
     return SimpleNamespace(
-        readiness=Readiness(generation), generation=generation, loaded=loaded, path=tmp_path / "w0"
+        readiness=Readiness(generation),
+        generation=generation,
+        loaded=loaded,
+        noted=noted,
+        path=tmp_path / "w0",
     )
 
 
@@ -48,6 +54,19 @@ def test_it_counts_once_since_the_script_runs_afterwards(made):
     made.readiness.get(STATE)
     assert made.readiness.take(STATE)
     assert not made.readiness.take(STATE)
+
+
+def test_a_spare_says_what_it_holds_and_a_survivor_has_said_it_already(made):
+    made.readiness.get(STATE)
+    assert len(made.noted) == 1
+    made.readiness.joined()
+    made.readiness.get(OTHER)
+    made.readiness.look_behind_first_step()
+    assert len(made.noted) == 1, "the step is not over"
+    made.readiness.has_stepped = True
+    made.readiness.look_behind_first_step()
+    made.readiness.look_behind_first_step()
+    assert len(made.noted) == 2
 
 
 def test_another_state_than_the_likely_one_is_loaded_over_it(made):

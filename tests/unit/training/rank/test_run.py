@@ -10,7 +10,7 @@ import torch
 
 from lastgood.recovery.messages import VerifyMode
 from lastgood.training import control
-from lastgood.training.rank import environment, generation
+from lastgood.training.rank import environment, readiness
 from lastgood.training.rank.build import Blueprint
 from lastgood.training.rank.generation import Generation
 from lastgood.training.rank.group import Group
@@ -173,7 +173,7 @@ def test_the_noise_of_a_step_that_does_not_repeat_is_measured_eight_times(world)
 
 def test_what_a_script_opened_by_the_end_of_its_first_step_is_noted(world, monkeypatch):
     opened = []
-    monkeypatch.setattr(generation, "holds_exclusive", lambda **_: bool(opened))
+    monkeypatch.setattr(readiness, "holds_exclusive", lambda **_: bool(opened))
     worker, noted = world(), []
     for batch in worker.run.batches(steps=2):
         noted.append(worker.link.slot.holds_exclusive)
