@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import random
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,48 +24,51 @@ _TWISTER_BYTES = 625 * 4
 """Of a Mersenne twister: its words and the place among them."""
 
 
+class Memory(NamedTuple):
+    """All that a generator knows: equal bytes and the very same object beside them mean an equal state."""
+
+    held: bytes
+    beside: object = None
+    """Compared by identity: equal floats may differ in their sign."""
+
+    def is_same(self, other: Memory | None) -> bool:
+        """Whether nothing changed between the two looks."""
+        return other is not None and self.held == other.held and self.beside is other.beside
+
+
 class Steady:
     """A generator's state; while nothing was drawn, one and the same object."""
 
     __slots__ = ("_known", "_memory", "_read")
 
-    def __init__(
-        self, read: Callable[[], Any], memory: Callable[[], tuple[Any, ...] | None]
-    ) -> None:
+    def __init__(self, read: Callable[[], Any], memory: Callable[[], Memory | None]) -> None:
         """`memory` gives what is compared, or None where that would tell nothing."""
         self._read = read
         self._memory = memory
-        self._known: tuple[tuple[Any, ...], Any] | None = None
+        self._known: tuple[Memory | None, Any] = (None, None)
 
     def state(self) -> Any:
         """Return the state as the generator itself gives it; not to be changed."""
         memory = self._memory()
-        known = self._known  # once: the control thread asks too
-        if memory is not None and known is not None and _are_same(known[0], memory):
-            return known[1]
+        before, state = self._known  # at once: the control thread asks too
+        if memory is not None and memory.is_same(before):
+            return state
         state = self._read()
         # Whoever draws meanwhile, in another thread, must not have the old memory stand for the new state.
-        is_whole = memory is not None and _are_same(memory, self._memory())
-        self._known = (memory, state) if is_whole else None
+        is_whole = memory is not None and memory.is_same(self._memory())
+        self._known = (memory, state) if is_whole else (None, None)
         return state
 
 
-def _are_same(before: tuple[Any, ...], now: tuple[Any, ...] | None) -> bool:
-    """Bytes by their value, anything else by identity: equal floats may differ in their sign."""
-    return now is not None and all(
-        b is n or (type(b) is type(n) is bytes and b == n) for b, n in zip(before, now, strict=True)
-    )
-
-
-def _of_numpy(own: np.random.RandomState, generator: Any) -> tuple[Any, ...] | None:
+def _of_numpy(own: np.random.RandomState, generator: Any) -> Memory | None:
     if type(own) is not np.random.RandomState or type(generator) is not np.random.MT19937:
         return None
     words = ctypes.string_at(generator.ctypes.state_address, _TWISTER_BYTES)
-    return words, _memory_of(own)
+    return Memory(words + _memory_of(own))
 
 
-def _of_python(own: random.Random) -> tuple[Any, ...] | None:
-    return (_memory_of(own), own.gauss_next) if type(own) is random.Random else None  # type: ignore[missing-attribute]
+def _of_python(own: random.Random) -> Memory | None:
+    return Memory(_memory_of(own), own.gauss_next) if type(own) is random.Random else None  # type: ignore[missing-attribute]
 
 
 def _memory_of(thing: object) -> bytes:
@@ -79,13 +82,13 @@ def _read_numpy() -> Any:
     return state
 
 
-def _shows_draws(memory: Callable[[], tuple[Any, ...] | None], draw: Callable[[], Any]) -> bool:
+def _shows_draws(memory: Callable[[], Memory | None], draw: Callable[[], Any]) -> bool:
     """Whether two draws show, the second of which may only use up what the first left over."""
     seen = [memory()]
     for _ in range(2):
         draw()
         seen.append(memory())
-    return all(before is not None and not _are_same(before, now) for before, now in pairwise(seen))
+    return all(before is not None and not before.is_same(now) for before, now in pairwise(seen))
 
 
 def numpy_generator() -> Steady:

@@ -98,9 +98,10 @@ def contents_of(
 def hash_leaves(pieces: Iterable[tuple[Piece, ...]], contents: Iterator[memoryview]) -> list[bytes]:
     """Return the digest of each leaf; `contents` are the bytes of its pieces, one after the other."""
     found = []
+    digest_of = xxhash.xxh3_128_digest
     for leaf in pieces:
         if len(leaf) == 1:  # most are: one call instead of three
-            found.append(xxhash.xxh3_128_digest(next(contents)))
+            found.append(digest_of(next(contents)))
             continue
         digest = xxhash.xxh3_128()
         for content in islice(contents, len(leaf)):

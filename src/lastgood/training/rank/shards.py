@@ -21,10 +21,14 @@ OWN_PREFIXES = ("buffer.", SHARD)
 
 
 def is_shard(tensor: torch.Tensor) -> bool:
-    """True for a distributed tensor. It costs no import: where nothing is sharded, torch has not loaded the type."""
-    loaded = sys.modules.get("torch.distributed.tensor")
-    kind = getattr(loaded, "DTensor", None)
+    """True for a distributed tensor."""
+    kind = _shard_type()
     return kind is not None and isinstance(tensor, kind)
+
+
+def _shard_type() -> type | None:
+    """The type of distributed tensors. It costs no import: where nothing is sharded, torch has not loaded it."""
+    return getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
 
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -38,7 +42,10 @@ def split(
     named: dict[str, torch.Tensor],
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Return the tensors that all ranks share, and this rank's shards under their own names."""
-    whole = {name: tensor for name, tensor in named.items() if not is_shard(tensor)}
+    kind = _shard_type()
+    if kind is None:
+        return named, {}
+    whole = {name: tensor for name, tensor in named.items() if not isinstance(tensor, kind)}
     if len(whole) == len(named):
         return whole, {}
     return whole, {

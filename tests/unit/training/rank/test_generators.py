@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from lastgood.training.rank.generators import Steady, numpy_generator, python_generator
+from lastgood.training.rank.generators import Memory, Steady, numpy_generator, python_generator
 
 
 def same(left, right):
@@ -116,7 +116,7 @@ def test_a_draw_of_another_thread_while_the_state_is_read_is_not_kept():
         drawing.join()
         return memory[0]
 
-    steady = Steady(read, lambda: (memory[0],))
+    steady = Steady(read, lambda: Memory(memory[0]))
     assert steady.state() == b"after"
     memory[0] = b"before"
     steady._read = lambda: memory[0]
