@@ -174,6 +174,7 @@ class Generation:
 
     def _prepare_for(self, message: control.Prepare) -> None:
         """In a spare: read the states of the rank that it will probably serve, and open its data at them."""
+        self.readiness.freeze()
         self.link.slot.enter(Phase.RESTORING)
         environment.release(rank=message.rank, world=message.world, generation=message.generation)
         self._ahead.prepare(
@@ -194,7 +195,8 @@ class Generation:
         )
 
     def _leave(self) -> None:
-        self.readiness.freeze()
+        if self.number:
+            self.readiness.freeze()
         self.passes.clear()
         self._layout = None
         self.readiness.forget()

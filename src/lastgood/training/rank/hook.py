@@ -71,6 +71,10 @@ class CountingHook:
         if not any(known is ddp for known in self._hooked):
             self.attach(ddp)
 
+    def detach(self) -> None:
+        """The wrappers are let go of; a reduction that is still under way does not need them."""
+        self._hooked = []
+
     @contextmanager
     def counting_users_hooks(self) -> Generator[None]:
         """Wrap each hook that a user's build registers, since DDP takes only one. Built-in hooks stay uncounted."""

@@ -69,7 +69,7 @@ class Interruption:
 
     def ask(self) -> None:
         """End the step that is under way, if any, from another thread; returns at once."""
-        if self._main is None or self._body is None:
+        if self._main is None or self._body is None or not self._is_ours():
             return
         self._due = self._number
         signal.pthread_kill(self._main, STEP_SIGNAL)
@@ -81,10 +81,14 @@ class Interruption:
         wait_us = _ASK_US
         while True:
             self._clock.sleep_us(wait_us)
-            if self._body is None or not self._due == self._number == number:
+            if self._body is None or not self._due == self._number == number or not self._is_ours():
                 return
             signal.pthread_kill(main, STEP_SIGNAL)
             wait_us = min(2 * wait_us, _ASK_US_MAX)
+
+    def _is_ours(self) -> bool:
+        """False where the script took the signal for itself since: without a handler it would end the process."""
+        return signal.getsignal(STEP_SIGNAL) == self._arrived
 
     def _arrived(self, _number: int, frame: FrameType | None) -> None:
         body = self._body

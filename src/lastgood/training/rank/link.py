@@ -126,7 +126,7 @@ class Link:
                 case control.FinishAcknowledged():
                     self._is_finish_acknowledged = True
             self._changed.notify_all()
-        if isinstance(message, control.Revoked):
+        if isinstance(message, control.Revoked) and message.generation >= self.group.generation:
             self.interruption.ask()
         if (
             isinstance(message, control.Revoked | control.ReadAhead)

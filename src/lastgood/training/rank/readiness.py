@@ -32,8 +32,8 @@ class Readiness:
         """Set when a step was accepted."""
         self._is_frozen = False
         """True while Python's garbage collector leaves out what there was when this rank left or got ready."""
-        self._is_script_frozen: bool | None = None
-        """True where the script had left out something itself; None until that was looked at."""
+        self._is_script_frozen = gc.get_freeze_count() > 0
+        """True where the script has left out something itself."""
 
     def forget(self) -> None:
         """The live objects change from now on."""
@@ -77,15 +77,14 @@ class Readiness:
 
     def freeze(self) -> None:
         """Leave out of garbage collection what there is: to go through a model and a sampler's list takes ms."""
-        if self._is_script_frozen is None:
-            self._is_script_frozen = gc.get_freeze_count() > 0
-        if not self._is_script_frozen:
+        # A model that is made anew leaves an old one behind, which has to be found.
+        if not self._is_script_frozen and not self._generation.replica.is_made_anew:
             self._is_frozen = True
             gc.freeze()
 
     def joined(self) -> None:
         """A generation begins; scripts open ports and devices up to the end of their first step in it."""
-        if not self._has_noted:
+        if not self._has_noted or (self._is_first_step_due and self.has_stepped):
             self._note_exclusive()
         self._is_first_step_due, self.has_stepped = True, False
 
@@ -94,15 +93,16 @@ class Readiness:
         if self._is_first_step_due and self.has_stepped:
             self._is_first_step_due = False
             self._note_exclusive()
-            self.thaw()
+            self._thaw()
 
     def _note_exclusive(self) -> None:
         self._has_noted = True
         link = self._generation.link
         link.slot.note_exclusive(holds_exclusive(but=link.group.sockets))
 
-    def thaw(self) -> None:
-        """Once the first step is done."""
+    def _thaw(self) -> None:
         if self._is_frozen:
             self._is_frozen = False
             gc.unfreeze()
+        else:
+            self._is_script_frozen = gc.get_freeze_count() > 0

@@ -180,6 +180,10 @@ class Replica:
             wrapper.reducer._remove_autograd_hooks()  # noqa: SLF001 - nothing public drops them before collection
             # Its reducer holds the group and this hook, and the hook the wrapper: no collection would ever end them.
             wrapper.reducer = wrapper.logger = wrapper.process_group = None  # type: ignore[bad-assignment]
+            # What refers back to it would keep it, and a model that is made anew, until the next whole collection.
+            wrapper.__dict__.pop("_sync_buffers", None)
+        if isinstance(self.hook, CountingHook):
+            self.hook.detach()
         stop_counting()
         self._reducing = []
         self._wrapper = self._module

@@ -166,6 +166,11 @@ class Run:
         return self._generation.world
 
     @property
+    def _is_over(self) -> bool:
+        """True when this generation was revoked, so that its step counts for nothing."""
+        return self._link.is_revoked(self._generation.number)
+
+    @property
     def generation(self) -> int:
         """Attempt, from 1; it grows with every recovery."""
         return self._generation.number
@@ -303,6 +308,7 @@ class Run:
 
     @contextmanager
     def _section(self, name: str, limit_us: int, counts_as: str) -> Generator[None]:
+        self._generation.readiness.look_behind_first_step()
         self._tell_section(name, counts_as, is_open=True, limit_us=limit_us)
         self._link.slot.open_section(name, limit_us)
         opened_us = self._clock.monotonic_us()
@@ -411,6 +417,7 @@ class Run:
     def _interrupted(self) -> None:
         """The next turn of the loop enters the next generation."""
         self._pass = None
+        self._link.wait_revoked(self._generation.number)
 
     def _raised(self, error: Exception) -> None:
         """Tell the supervisor, then wait: it knows whether a peer died or this script is at fault."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+import torch
+
 from lastgood.training.rank.interrupting import StepInterrupted
 from lastgood.training.rank.passes import PassKind
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    import torch
 
     from lastgood.training.rank.interrupting import Interruption
     from lastgood.training.rank.passes import Pass
@@ -29,6 +29,7 @@ class Step:
         self.grad_norm: torch.Tensor | float | None = None
         self.work: float | None = None
         """Set it to the tokens or samples of this rank's batch, and a long batch does not make the rank look slow."""
+        self._had_grad = True
         self.is_accepted = False
         """True when the block has ended and its result was kept."""
 
@@ -44,7 +45,10 @@ class Step:
 
     def __enter__(self) -> Step:
         self._run._begin(self._pass)  # noqa: SLF001
+        self._had_grad = torch.is_grad_enabled()
         self._interruption.begin_step(sys._getframe(1))  # noqa: SLF001
+        if self._run._is_over:  # noqa: SLF001
+            self._interruption.ask()  # whoever asked did so between two steps
         return self
 
     def __exit__(
@@ -58,6 +62,7 @@ class Step:
             self._run._end(self)  # noqa: SLF001
             return False
         if isinstance(error, StepInterrupted):
+            torch.set_grad_enabled(self._had_grad)  # no block of torch's own may have been left
             self._run._interrupted()  # noqa: SLF001
             return True
         if not isinstance(error, Exception):

@@ -151,6 +151,13 @@ def test_a_signal_that_the_script_uses_stays_its_own(interruption):
     assert got == [STEP_SIGNAL]
 
 
+def test_a_signal_that_the_script_set_back_since_ends_nothing(interruption):
+    signal.signal(STEP_SIGNAL, signal.SIG_DFL)
+    interruption.begin_step(sys._getframe())
+    interruption.ask()
+    time.sleep(0.05)
+
+
 def frame_of(path, name="work", call=None):
     """A frame of code that seems to come from a file; `call` runs inside it."""
     scope = {"call": call or (lambda: sys._getframe(1))}

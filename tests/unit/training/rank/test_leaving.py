@@ -1,7 +1,9 @@
 """A generation that is over leaves no threads and no connections of its group, however often ranks come and go."""
 
+import gc
 import os
 import threading
+import weakref
 from contextlib import suppress
 from unittest.mock import MagicMock
 
@@ -42,6 +44,23 @@ def replica(tmp_path):
         injection=injection,
         reductions=Reductions(),
     )
+
+
+def test_a_wrapper_is_gone_with_its_generation_without_a_collection(replica, tmp_path):
+    """What was left out of collections would keep it, and with it a model that is made anew."""
+    group = Group()
+    group.join(generation=1, rank=0, world=1, store=tmp_path / "gen1")
+    gc.disable()
+    try:
+        replica.wrap(is_synced=True)
+        replica.hook.begin_step()
+        replica(torch.randn(2, 4)).sum().backward()
+        wrapper = weakref.ref(replica._wrapper)
+        replica.unwrap()
+        assert wrapper() is None
+    finally:
+        gc.enable()
+        group.leave()
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -57,6 +57,16 @@ def test_an_assignment_that_was_revoked_before_it_was_taken_is_passed_over_and_a
     assert link.sent == [control.Parked(generation=1)]
 
 
+def test_only_the_end_of_the_present_generation_ends_a_step(link):
+    asked = []
+    link.interruption = SimpleNamespace(ask=lambda: asked.append("asked"))
+    link.group.generation = 3
+    link._take(control.Revoked(generation=2))
+    assert asked == []
+    link._take(control.Revoked(generation=3))
+    assert asked == ["asked"]
+
+
 def test_an_assignment_is_taken_once_and_without_a_word(link):
     link._take(assignment(1))
     assert link.wait_assignment().generation == 1

@@ -69,6 +69,15 @@ def test_a_spare_says_what_it_holds_and_a_survivor_has_said_it_already(made):
     assert len(made.noted) == 2
 
 
+def test_what_the_first_step_opened_is_said_also_when_the_generation_ends_right_behind_it(made):
+    made.readiness.joined()
+    made.readiness.has_stepped = True
+    made.readiness.joined()
+    assert len(made.noted) == 2
+    made.readiness.joined()
+    assert len(made.noted) == 2
+
+
 def test_another_state_than_the_likely_one_is_loaded_over_it(made):
     made.readiness.get_early(ahead(STATE), 0)
     assert not made.readiness.take(OTHER)
@@ -110,6 +119,12 @@ def test_it_is_written_once_where_the_parameters_lie(made):
     assert not made.path.exists()
 
 
+def step(made):
+    made.readiness.joined()
+    made.readiness.has_stepped = True
+    made.readiness.look_behind_first_step()
+
+
 @pytest.fixture
 def nothing_frozen():
     gc.unfreeze()  # a rank of another test that never came to its first step
@@ -125,12 +140,19 @@ def test_the_collector_leaves_out_what_was_made_until_the_first_step(made, nothi
     made.readiness.freeze()
     assert not any(found is later for found in gc.get_objects()), "a spare freezes again when ready"
     assert gc.get_freeze_count() > 0
-    made.readiness.thaw()
+    step(made)
     assert gc.get_freeze_count() == 0
 
 
 def test_what_the_script_has_frozen_itself_stays_so(made, nothing_frozen):
     gc.freeze()
+    step(made)  # the first of all: nothing of ours is frozen there
     made.readiness.freeze()
-    made.readiness.thaw()
+    step(made)
     assert gc.get_freeze_count() > 0
+
+
+def test_an_old_model_can_be_collected_where_it_is_made_anew(made, nothing_frozen):
+    made.generation.replica.is_made_anew = True
+    made.readiness.freeze()
+    assert gc.get_freeze_count() == 0

@@ -2,6 +2,8 @@
 
 import gc
 import random
+import signal
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +17,7 @@ from lastgood.training.rank.build import Blueprint
 from lastgood.training.rank.generation import Generation
 from lastgood.training.rank.group import Group
 from lastgood.training.rank.injection import StepInjection
-from lastgood.training.rank.interrupting import Interruption, StepInterrupted
+from lastgood.training.rank.interrupting import STEP_SIGNAL, Interruption, StepInterrupted
 from lastgood.training.rank.link import ReplayVerdict
 from lastgood.training.rank.reductions import Reductions
 from lastgood.training.rank.replica import Replica
@@ -341,6 +343,33 @@ def test_an_interrupted_step_is_nobodys_fault_and_leads_to_the_next_generation(w
         next(batches)
     assert [m.generation for m in worker.link.of(control.Parked)] == [1]
     assert gc.get_freeze_count() > 0, "no collection goes through a model that everybody waits for"
+
+
+def test_a_step_that_began_after_its_generation_was_over_is_ended_too(world):
+    worker = world()
+    before = signal.getsignal(STEP_SIGNAL)
+    signal.signal(STEP_SIGNAL, signal.SIG_DFL)
+    worker.link.interruption.set_up()
+    try:
+        next(worker.run.batches(steps=3))
+        worker.link.revoked = 1
+        with worker.run.step() as step:
+            time.sleep(600)
+    finally:
+        signal.signal(STEP_SIGNAL, before)
+    assert not step.is_accepted
+
+
+def test_an_interrupted_step_leaves_gradients_switched_on(world):
+    worker = world()
+    next(worker.run.batches(steps=3))
+    with worker.run.step():
+        worker.link.revoked = 1
+        torch.set_grad_enabled(False)
+        raise StepInterrupted
+    is_enabled = torch.is_grad_enabled()
+    torch.set_grad_enabled(True)
+    assert is_enabled
 
 
 def test_a_block_without_a_batch_is_refused(world):
