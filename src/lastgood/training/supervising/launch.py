@@ -56,6 +56,9 @@ def launch_workers(supervisor: Supervisor) -> int | None:
             return supervisor.ending.code
         for worker in list(supervisor.workers.values()):
             code = worker.exit_code
+            if code is not None:
+                supervisor.hear_all(worker)
+                supervisor.raise_refusal()
             if code is not None and code >= 0:
                 return _ended_before_start(supervisor, worker, code)
             if code is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
+from lastgood.training.processes import describe_exit
 from lastgood.training.resuming.leftovers import end_leftovers, sessions_of
 from lastgood.training.watching.fatal import hear_fatal_errors
 
@@ -37,6 +38,12 @@ def wait_for(supervisor: Supervisor, worker: WorkerProcess) -> None:
     except subprocess.TimeoutExpired:
         body = {"text": "a killed process does not end", "worker": worker.name, "pid": worker.pid}
         supervisor.recorder.record("annotation", body=body)
+
+
+def record_gone(supervisor: Supervisor, worker: WorkerProcess, code: int) -> None:
+    """Say in the ledger how a worker ended."""
+    body = {"worker": worker.name, "state": "gone", "exit": describe_exit(code)}
+    supervisor.recorder.record("inventory", body=body)
 
 
 def end_orphans(supervisor: Supervisor, worker: WorkerProcess) -> None:

@@ -19,7 +19,7 @@ from lastgood.recovery.policy import LoopPhase
 from lastgood.signals.liveness import is_cascade
 from lastgood.signals.reading import Symptom, Verdict
 from lastgood.training import control
-from lastgood.training.processes import WorkerProcess, describe_exit
+from lastgood.training.processes import WorkerProcess
 from lastgood.training.resuming.interrupted import Resumption
 from lastgood.training.resuming.life import LifePage
 from lastgood.training.slot import ControlPage
@@ -33,7 +33,7 @@ from lastgood.training.supervising.hearing import raised_of, wait_for_workers
 from lastgood.training.supervising.launch import hear_script_error, launch_workers
 from lastgood.training.supervising.leaving import Leavers
 from lastgood.training.supervising.ledger_watch import LedgerWatch
-from lastgood.training.supervising.shutdown import end_orphans, end_processes
+from lastgood.training.supervising.shutdown import end_orphans, end_processes, record_gone
 from lastgood.training.supervising.startup import Startup
 from lastgood.training.watching.fatal import FatalErrors, hear_fatal_errors
 from lastgood.training.watching.noise import hear_noise
@@ -193,7 +193,8 @@ class Supervisor:
 
     def _serve(self) -> None:
         notice_pause(self)
-        self.wait_for_input(min(max(0, self._next_turn_us - self.now_us()) / 1e6, TURN_S_MAX))
+        left_s = max(0, self._next_turn_us - self.now_us()) / 1e6
+        self.wait_for_input(TURN_S_MAX if self._startup else min(left_s, TURN_S_MAX))
         # What is said to the ranks does not wait for what is written of it.
         with self.recorder.held():
             self._take_turn()
@@ -310,7 +311,8 @@ class Supervisor:
                 self._hear(worker, message)
         hear_fatal_errors(self)
 
-    def _hear_all(self, worker: WorkerProcess) -> None:
+    def hear_all(self, worker: WorkerProcess) -> None:
+        """Take in what a worker that has ended still had to say, however much it is."""
         while not worker.channel.is_closed and worker.channel.has_input(0):
             for message in worker.channel.receive():
                 self._hear(worker, message)
@@ -440,7 +442,7 @@ class Supervisor:
         for name in self.serving:
             worker = self.workers[name]
             if worker.exit_code is not None:
-                self._hear_all(worker)
+                self.hear_all(worker)
 
     def _reap(self) -> None:
         """Tell the loop of every process that has ended."""
@@ -454,10 +456,8 @@ class Supervisor:
             if rank is not None and self._is_unseen(worker):
                 continue
             self._reaped.add(worker.name)
-            self.recorder.record(
-                "inventory",
-                body={"worker": worker.name, "state": "gone", "exit": describe_exit(code)},
-            )
+            self.hear_all(worker)
+            record_gone(self, worker, code)
             is_echo = rank is not None and self._is_cascade(rank, code)
             self.tell_loop(messages.WorkerGone(worker.name, is_echo, code))
             self._effects.forget(worker)

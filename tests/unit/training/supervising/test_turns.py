@@ -105,3 +105,35 @@ def test_an_end_is_looked_at_in_a_whole_turn(supervisor, monkeypatch):
     supervisor.wait_for_input()
     supervisor._take_turn()
     assert len(supervisor.whole) == 1
+
+
+@pytest.mark.parametrize("startup", [None, MagicMock()], ids=["training", "starting"])
+def test_nobody_turns_without_a_rest(supervisor, monkeypatch, startup):
+    """Ranks that start, or take up a run, need every core."""
+    limits = []
+    heard = SimpleNamespace(talking=[], letting_go=[], ended=[])
+    monkeypatch.setattr(module, "notice_pause", lambda _supervisor: None)
+    monkeypatch.setattr(
+        module, "wait_for_workers", lambda _workers, limit_s: limits.append(limit_s) or heard
+    )
+    supervisor._startup = startup
+    supervisor.ending.is_noticed = False
+    if startup is not None:
+        startup.advance.return_value = False
+        supervisor._next_turn_us = 0  # as it begins: there was no whole turn yet
+    supervisor._serve()
+    assert limits == [TURN_S_MAX]
+
+
+def test_all_that_a_worker_said_is_heard_before_it_is_forgotten(supervisor, monkeypatch):
+    order = []
+    monkeypatch.setattr(module, "end_orphans", lambda *_: None)
+    channel = MagicMock(is_closed=False)
+    channel.has_input.side_effect = [True, True, False]
+    channel.receive.side_effect = [[REMARK], [REMARK]]
+    worker = SimpleNamespace(name="w7", channel=channel, exit_code=1)
+    monkeypatch.setattr(supervisor, "_hear", lambda *_: order.append("heard"))
+    supervisor._effects.forget = lambda _worker: order.append("forgotten")
+    supervisor.workers, supervisor._reaped = {"w7": worker}, set()
+    supervisor._reap()
+    assert order == ["heard", "heard", "forgotten"]
