@@ -76,7 +76,8 @@ def _memory_of(thing: object) -> bytes:
 
 
 def _read_numpy() -> Any:
-    state: Any = np.random.get_state()  # noqa: NPY002
+    is_usual = type(np.random.get_bit_generator()) is np.random.MT19937
+    state: Any = np.random.get_state(legacy=is_usual)  # noqa: NPY002 - of any other it is a dictionary
     if isinstance(state, tuple):
         state[1].flags.writeable = False
     return state

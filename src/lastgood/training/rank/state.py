@@ -354,12 +354,24 @@ def leaf_digests(tensors: dict[str, torch.Tensor]) -> list[bytes]:
 def digest_streams(streams: RandomStreams) -> bytes:
     """Return bytes that are equal exactly when the random streams are."""
     digest = xxhash.xxh3_128(streams.torch.numpy().data)
-    for part in streams.numpy:
+    for part in _parts_of(streams.numpy):
         digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
     digest.update(_text_of(streams.python))
     for state in streams.cuda:
         digest.update(raw_bytes(state))
     return digest.digest()
+
+
+def _parts_of(state: Any) -> Iterator[Any]:
+    """Go through numpy's stream: a tuple for its usual generator, nested dictionaries for any other."""
+    if isinstance(state, tuple):
+        yield from state
+    elif isinstance(state, dict):
+        for name, part in state.items():
+            yield name
+            yield from _parts_of(part)
+    else:
+        yield state
 
 
 def digest_state(

@@ -85,7 +85,6 @@ def test_a_generator_that_nobody_drew_from_is_read_once(make):
     assert steady.state() is steady.state()
 
 
-@pytest.mark.filterwarnings("ignore:get_state and legacy")
 def test_a_generator_of_another_kind_is_read_every_time():
     """Its words lie elsewhere and are more: nothing is compared."""
     steady, before = numpy_generator(), np.random.get_bit_generator()

@@ -553,3 +553,18 @@ def test_a_buffer_of_a_larger_shape_is_not_filled_by_broadcasting():
     replicated, private = saved.tensors()
     loaded.load(replicated | private, saved.values())
     assert wider.inner.history.shape == (1, 2)
+
+
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.Philox, np.random.SFC64])
+def test_every_generator_that_numpy_can_be_given_is_part_of_the_state(kind):
+    before = np.random.get_bit_generator()
+    np.random.set_bit_generator(kind(3))
+    try:
+        began = capture_streams()
+        drawn = np.random.random(5).tolist()  # noqa: NPY002
+        assert digest_streams(capture_streams()) != digest_streams(began)
+        restore_streams(pickle.loads(pickle.dumps(began)))
+        assert digest_streams(capture_streams()) == digest_streams(began)
+        assert np.random.random(5).tolist() == drawn  # noqa: NPY002
+    finally:
+        np.random.set_bit_generator(before)
