@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,9 +59,15 @@ class Job:
         wait_until(is_there)
 
     def fill(self) -> None:
-        with suppress(OSError), (self.memory / "ballast").open("wb", buffering=0) as out:
+        with suppress(OSError), (self.memory / "ballast").open("ab", buffering=0) as out:
             while True:
                 out.write(bytes(4096))
+
+    def fill_until(self, is_enough) -> None:
+        """Take what is let go of as well: a rank that is gone leaves room for the next one."""
+        while not is_enough() and self.process.poll() is None:
+            self.fill()
+            time.sleep(0.002)
 
     def kill_rank(self, rank: int) -> None:
         state = json.loads((self.memory / "lastgood-full" / "state.json").read_text())
@@ -91,6 +98,7 @@ def test_a_rank_that_dies_while_it_is_full_is_replaced_and_loses_nothing(start):
     job.wait_for_step(FULL_AT)
     job.fill()
     job.kill_rank(1)
+    job.fill_until(lambda: "a spare cannot be started" in job.terminal)
     assert job.process.wait(timeout=120) == 0, job.terminal
     (incident,) = fold_incidents(job.events())
     assert (incident.ranks, incident.outcome, incident.lost_steps) == ((1,), "recovered", 0)
