@@ -1,6 +1,7 @@
 """A job under somebody else's launcher that calls `lastgood.attach()` and nothing else of lastgood."""
 
 import argparse
+import sys
 import time
 
 import torch
@@ -9,6 +10,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import lastgood
+
+
+def say(line: str) -> None:
+    """One write: where nothing is buffered `print` makes two, and the lines of two ranks get into each other."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
@@ -32,13 +39,13 @@ def main() -> None:
         snapshot_every=options.snapshot_every,
         snapshot_dir=options.snapshot_dir,
         hang_after=options.hang_after,
-        on_stop=lambda step: print(f"stopped after step {step}", flush=True),
+        on_stop=lambda step: say(f"stopped after step {step}"),
     )
     dist.init_process_group("gloo", rank=attached.place.rank, world_size=attached.place.world)
     done = attached.resume()
     if done and options.steps_after_resume is not None:
         options.steps = done + options.steps_after_resume
-    print(f"rank {attached.place.rank} begins after step {done}", flush=True)
+    say(f"rank {attached.place.rank} begins after step {done}")
     model = DistributedDataParallel(bare)
     while done < options.steps:
         optimizer.zero_grad()

@@ -132,7 +132,8 @@ def test_a_worker_that_was_let_go_in_this_turn_is_heard_no_more():
         channel = Channel(ours, control.ToSupervisor)
         Channel(theirs, control.ToWorker).send(control.Parked(generation=1))
         channel.close()
-        Supervisor._hear_all(None, SimpleNamespace(channel=channel))  # type: ignore[arg-type]
+        Supervisor.hear_all(None, SimpleNamespace(channel=channel))  # type: ignore[arg-type]
+        assert list(channel.receive()) == []
         assert not channel.send(control.Proceed(generation=1))
 
 
